@@ -1,0 +1,120 @@
+//! What a policy decides about one action, as plain data.
+//!
+//! A [`Route`] starts as what the client asked for, is edited by the policies of the chain, and is
+//! then handed to the core with the action. The core never sees the policy, only this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One platform property of REv2 `Platform`. Values are opaque and compared byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Property {
+    /// Name of the property; case matters.
+    pub name: Arc<str>,
+    /// Value of the property; the empty value is a value.
+    pub value: Arc<str>,
+}
+
+impl Property {
+    /// A property from its two strings.
+    pub fn new(name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// On which size class of worker an action is to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SizeClass {
+    /// The class learned for the route's learning key. While nothing is learned: any class.
+    #[default]
+    Learned,
+    /// The smallest class that eligible workers have.
+    Smallest,
+    /// The largest class that eligible workers have.
+    Largest,
+    /// Exactly this class (the `uint32` of Buildbarn's Synchronize).
+    Exactly(u32),
+}
+
+/// Within what a group of exclusive actions is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One worker host.
+    Host,
+    /// One pool.
+    Pool,
+    /// All workers of this scheduler.
+    Cluster,
+}
+
+/// Whether an action tolerates others beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Exclusivity {
+    /// It does.
+    #[default]
+    Shared,
+    /// It executes alone on its worker host.
+    Host,
+    /// At most `at_most` actions of the group execute at once within the scope.
+    Group {
+        /// Name of the group.
+        name: Arc<str>,
+        /// Within what it is counted.
+        scope: Scope,
+        /// How many at once; at least 1.
+        at_most: u32,
+    },
+}
+
+/// A preference for the worker that last ran the same key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Affinity {
+    /// What has to be equal.
+    pub key: Arc<str>,
+    /// How long to wait for that worker at most.
+    pub wait: Duration,
+}
+
+/// The decision about one action.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Properties that workers are matched by, sorted by (name, value), without doubles.
+    pub platform: Vec<Property>,
+    /// Only workers of this pool; `None`: any whose workers match.
+    pub pool: Option<Arc<str>>,
+    /// Size class to run on.
+    pub size: SizeClass,
+    /// Alone or together.
+    pub exclusivity: Exclusivity,
+    /// Execution strategies that may be used, most wanted first; `None`: any.
+    pub strategies: Option<Vec<Arc<str>>>,
+    /// Path of groups among which workers are shared out, coarsest first.
+    pub invocation_keys: Vec<Arc<str>>,
+    /// REv2 priority: smaller goes first.
+    pub priority: i32,
+    /// Execution timeout; `None`: the server's default.
+    pub timeout: Option<Duration>,
+    /// An identical action of another client may share this execution.
+    pub shared: bool,
+    /// Preferred worker.
+    pub affinity: Option<Affinity>,
+    /// Key under which execution statistics are learned.
+    pub learning_key: Option<Arc<str>>,
+    /// Ask the policy's `rank` hook about so many candidates before a worker is chosen; 0: don't.
+    pub rank_candidates: u32,
+    /// Remarks of policies for whoever asks why.
+    pub notes: Vec<Arc<str>>,
+}
+
+impl Route {
+    /// Puts `platform` into the order that matching and workers rely on: by name, then value, without doubles.
+    pub fn sort_platform(&mut self) {
+        self.platform.sort_unstable();
+        self.platform.dedup();
+    }
+
+    /// The first value of a property.
+    pub fn property(&self, name: &str) -> Option<&Arc<str>> {
+        self.platform.iter().find(|p| &*p.name == name).map(|p| &p.value)
+    }
+}
