@@ -1,0 +1,1 @@
+//! Configuration: what the file says, and what the program uses.

@@ -1,0 +1,1 @@
+//! Remote Execution API v2 services.

@@ -1,0 +1,1 @@
+//! Worker front ends.
