@@ -1,0 +1,32 @@
+//! Compiles the protocol definitions without `protoc`.
+use prost::Message as _;
+use std::{env, fs, path::PathBuf};
+
+const FILES: [&str; 7] = [
+    "build/bazel/remote/execution/v2/remote_execution.proto",
+    "google/bytestream/bytestream.proto",
+    "google/rpc/code.proto",
+    "google/rpc/error_details.proto",
+    "buildbarn/remoteworker/remoteworker.proto",
+    "buildbarn/resourceusage/resourceusage.proto",
+    "pointsman/v1/pointsman.proto",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(FILES, ["proto"])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+
+    // Comments become documentation of the generated code; reflection does not need them.
+    let mut embedded = descriptors.clone();
+    embedded.file.iter_mut().for_each(|file| file.source_code_info = None);
+    fs::write(out.join("descriptors.bin"), embedded.encode_to_vec())?;
+
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names().type_name_domain(["."], "type.googleapis.com");
+    tonic_prost_build::configure()
+        .bytes(".")
+        .include_file("all.rs")
+        .compile_fds_with_config(descriptors, config)?;
+    Ok(())
+}
