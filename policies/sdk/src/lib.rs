@@ -1,1 +1,165 @@
-//! pointsman-policy-sdk
+//! Write a Pointsman routing policy in Rust.
+//!
+//! A policy is one type that implements [`Policy`], and one line that exports it:
+//!
+//! ```
+//! use pointsman_policy_sdk::{Config, ConfigError, Policy, Rejection, action, export_policy, route};
+//!
+//! struct BigLinks;
+//!
+//! impl Policy for BigLinks {
+//!     const NAME: &'static str = "big-links";
+//!     const VERSION: &'static str = "1.0.0";
+//!
+//!     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {
+//!         Config::parse(config)?.finish()?;
+//!         Ok(Self)
+//!     }
+//!
+//!     fn route(&self) -> Result<(), Rejection> {
+//!         if action::mnemonic() == "CppLink" {
+//!             route::set_property("memory", "large");
+//!             route::note("links go to large workers");
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! export_policy!(BigLinks);
+//! ```
+//!
+//! Built for `wasm32-unknown-unknown`, the modules [`action`], [`command`], [`route`] and [`host`] are the server's.
+//! Built natively, they speak of the call that a test describes with [`testing`], so that a policy is tested with
+//! plain `cargo test`. Signatures are those of `wit/policy.wit`, which also says what each function means.
+//!
+//! A policy must decide by what it reads in a call and by its configuration only. The server keeps several instances
+//! of it and replaces them at will: what one instance remembers, another has never seen.
+
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all)]
+#[doc(hidden)]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "router",
+        pub_export_macro: true,
+        default_bindings_module: "pointsman_policy_sdk::bindings",
+        additional_derives: [PartialEq],
+        generate_unused_types: true,
+    });
+}
+
+mod config;
+#[cfg(not(target_family = "wasm"))]
+mod native;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+
+pub use bindings::exports::pointsman::policy::lifecycle::{ConfigError, Manifest};
+pub use bindings::pointsman::policy::types::{
+    Attempt, Code, CommandWhen, Exclusivity, Group, Outcome, Pool, Property, Rejection, Scope, SizeClass,
+    Summary, Trigger,
+};
+#[cfg(target_family = "wasm")]
+pub use bindings::pointsman::policy::{action, command, host, route};
+pub use config::Config;
+#[cfg(not(target_family = "wasm"))]
+pub use native::{action, command, host, route};
+
+/// What an author writes. One value of the type lives in each instance of the policy.
+pub trait Policy: Sized + 'static {
+    /// Name under which decisions are recorded and values are stored. Keep it when the policy is changed.
+    const NAME: &'static str;
+    /// Version that is recorded with each decision; `env!("CARGO_PKG_VERSION")` is a good one.
+    const VERSION: &'static str;
+
+    /// JSON Schema of the configuration, for editors.
+    fn config_schema() -> Option<String> {
+        None
+    }
+
+    /// Reads the configuration, which is JSON (`{}` when the operator gave none), and asks for what the policy needs,
+    /// e.g. by [`command::request`]. Called once per instance, before anything else.
+    ///
+    /// # Errors
+    /// All that is wrong with the configuration, each with the place: the server then keeps the policy it has.
+    fn configure(config: &str) -> Result<Self, Vec<ConfigError>>;
+
+    /// Routes one action: reads [`action`] and [`command`], edits [`route`].
+    ///
+    /// # Errors
+    /// A rejection ends the action; its reason is what the user sees. A panic, on the other hand, makes the server
+    /// ignore this policy for this action.
+    fn route(&self) -> Result<(), Rejection> {
+        Ok(())
+    }
+}
+
+impl Rejection {
+    /// A rejection without advice.
+    pub fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), help: None }
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl Property {
+    /// A property from its two strings.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+impl ConfigError {
+    /// `path` is a JSON pointer into the configuration, empty for the whole of it.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+/// Exports a type that implements [`Policy`] as the policy of this crate. Does nothing in a native build.
+#[macro_export]
+macro_rules! export_policy {
+    ($policy:ty) => {
+        #[cfg(target_family = "wasm")]
+        #[allow(unsafe_code)]
+        const _: () = {
+            struct Component;
+
+            ::std::thread_local! {
+                static POLICY: ::std::cell::OnceCell<$policy> = const { ::std::cell::OnceCell::new() };
+            }
+
+            impl $crate::bindings::exports::pointsman::policy::lifecycle::Guest for Component {
+                fn configure(
+                    config: ::std::string::String,
+                ) -> ::std::result::Result<$crate::Manifest, ::std::vec::Vec<$crate::ConfigError>> {
+                    let policy = <$policy as $crate::Policy>::configure(&config)?;
+                    POLICY.with(|cell| cell.set(policy).ok());
+                    Ok($crate::Manifest {
+                        name: <$policy as $crate::Policy>::NAME.into(),
+                        version: <$policy as $crate::Policy>::VERSION.into(),
+                        config_schema: <$policy as $crate::Policy>::config_schema(),
+                    })
+                }
+            }
+
+            impl $crate::bindings::exports::pointsman::policy::on_action::Guest for Component {
+                fn route_action() -> ::std::result::Result<(), $crate::Rejection> {
+                    POLICY.with(|cell| match cell.get() {
+                        Some(policy) => $crate::Policy::route(policy),
+                        // The server configures before it asks; anything else is its fault, and a trap says so.
+                        None => ::std::process::abort(),
+                    })
+                }
+            }
+
+    $crate::bindings::export!(Component with_types_in $crate::bindings);
+        };
+    };
+}
