@@ -1,1 +1,43 @@
-//! Configuration: what the file says, and what the program uses.
+//! What an operator may set: one JSON5 file, none needed, overridden by flags.
+//!
+//! Two steps. [`raw`] mirrors the file: every key optional, unknown keys refused. [`checked`] is what the program
+//! uses: complete, free of contradictions, and nothing else can build it. All problems of a file are reported
+//! together, each with its line, because an operator who fixes one per restart stays up all night.
+
+mod check;
+mod checked;
+mod error;
+mod locate;
+mod overrides;
+mod path;
+mod print;
+mod raw;
+mod read;
+mod state_dir;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod units;
+
+pub use checked::{
+    BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Policy, PropertyType, Timers, UnknownProperty,
+    Values,
+};
+pub use error::{ConfigError, Problem};
+pub use overrides::Overrides;
+pub use units::{parse_duration, parse_size};
+
+/// The candidate that is closest to what was written, if any is close enough to be a slip of the fingers.
+///
+/// Used for unknown configuration keys, property types and platform property keys alike, so that all of them
+/// guess the same way: letter case is not held against the writer, and a third of the letters may differ.
+pub fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = written.to_lowercase();
+    let allowed = (written.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&folded, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,382 @@
+//! From the raw configuration to the checked one: defaults filled in, contradictions found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::checked::{
+    BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Policy, PropertyType, Timers, UnknownProperty,
+    Values,
+};
+use super::error::{At, ConfigError, Problem, Unplaced};
+use super::locate::locate;
+use super::nearest;
+use super::overrides::Overrides;
+use super::path::{KeyPath, Segment};
+use super::raw::{
+    OneOrMore, Raw, RawEmbedded, RawLimits, RawPolicy, RawScheduler, RawSimple, RawTimers, RawWorker,
+};
+use super::state_dir::default_state_dir;
+use super::units::{RawDuration, RawSize};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The largest batch that known clients send when no limit is advertised is just below this.
+const MESSAGE_SIZE_MIN: u64 = 4 * MIB;
+
+/// The keys that the bundled worker advertises, so that builds which ask for the usual ones run without a file.
+const DEFAULT_PROPERTIES: [(&str, PropertyType); 7] = [
+    ("Arch", PropertyType::Priority),
+    ("ISA", PropertyType::Priority),
+    ("OSFamily", PropertyType::Priority),
+    ("Pool", PropertyType::Priority),
+    ("container-image", PropertyType::Priority),
+    ("cpu_count", PropertyType::Minimum),
+    ("memory", PropertyType::Minimum),
+];
+
+/// Checks a file's text with the flags over it.
+pub(super) fn from_text(text: &str, file: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
+    let name = file.display().to_string();
+    let tree = super::tree::parse(text).map_err(|problem| ConfigError::new(&name, text, vec![problem]))?;
+    let (mut raw, mut problems) = super::read::read(tree);
+    rebase(&mut raw, file.parent().unwrap_or(Path::new("")));
+    overrides.apply(&mut raw);
+    let (values, contradictions) = check(raw, Some(file.to_owned()));
+    // What could not be read was replaced by its default, which may contradict what is there: say that once only.
+    if problems.is_empty() {
+        problems = contradictions;
+    }
+    if problems.is_empty() {
+        return Ok(Config { values });
+    }
+    let placed = problems.into_iter().map(|problem| place(text, problem)).collect();
+    Err(ConfigError::new(&name, text, placed))
+}
+
+/// Checks the flags alone.
+pub(super) fn without_file(overrides: &Overrides) -> Result<Config, ConfigError> {
+    let mut raw = Raw::default();
+    overrides.apply(&mut raw);
+    let (values, problems) = check(raw, None);
+    if problems.is_empty() {
+        return Ok(Config { values });
+    }
+    let placed = problems.into_iter().map(|problem| place("", problem)).collect();
+    Err(ConfigError::new("command line", "", placed))
+}
+
+fn place(text: &str, problem: Unplaced) -> Problem {
+    let (line, column) = locate(text, &problem.path, problem.at).unwrap_or_default();
+    Problem { line, column, key: problem.path.to_string(), text: problem.text }
+}
+
+/// Relative paths of a file start from its folder, wherever the program was started.
+fn rebase(raw: &mut Raw, folder: &Path) {
+    let paths =
+        [&mut raw.state_dir, &mut raw.storage.embedded.dir, &mut raw.policy.file, &mut raw.worker.dir];
+    for path in paths.into_iter().flatten() {
+        *path = folder.join(&*path);
+    }
+}
+
+fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
+    let mut checker = Checker::default();
+    let state_dir = raw.state_dir.take().unwrap_or_else(default_state_dir);
+    let simple = checker.scheduler(std::mem::take(&mut raw.schedulers));
+    let properties = raw.supported_platform_properties.take();
+    let properties =
+        checker.one_of("supported_platform_properties", properties, simple.supported_platform_properties);
+    let platform_properties = checker.properties(properties);
+    let logging = raw.worker_match_logging_interval_s;
+    let logging =
+        checker.one_of("worker_match_logging_interval_s", logging, simple.worker_match_logging_interval_s);
+    let unknown_default = if file.is_some() { UnknownProperty::Reject } else { UnknownProperty::Ignore };
+    let values = Values {
+        file,
+        listen: raw.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8980))),
+        storage: checker.storage(raw.storage.embedded, &state_dir),
+        unknown_property: raw.unknown_property.unwrap_or(unknown_default),
+        host_key: checker.host_key(raw.host_key),
+        timers: checker.timers(&raw.timers),
+        max_attempts: checker.positive("max_attempts", raw.max_attempts, 3),
+        priority_step: raw.priority_step.map_or(60 * SECOND, |step| step.0),
+        limits: checker.limits(&raw.limits),
+        policy: checker.policy(raw.policy),
+        worker: checker.worker(raw.worker, &state_dir, &platform_properties),
+        worker_match_logging_interval: checker.logging(logging),
+        platform_properties,
+    };
+    (values, checker.problems)
+}
+
+/// Gathers problems while defaults are filled in.
+#[derive(Default)]
+struct Checker {
+    problems: Vec<Unplaced>,
+}
+
+/// A value that the file may have in two places, and the place where it was.
+type Found<T> = Option<(T, KeyPath)>;
+
+impl Checker {
+    fn complain(&mut self, path: KeyPath, at: At, text: impl Into<String>) {
+        self.problems.push(Unplaced { path, at, text: text.into() });
+    }
+
+    fn wrong(&mut self, path: &str, text: impl Into<String>) {
+        self.complain(KeyPath::of(path), At::Value, text);
+    }
+
+    fn positive<T: Default + PartialEq>(&mut self, path: &str, given: Option<T>, default: T) -> T {
+        if given.as_ref() == Some(&T::default()) {
+            self.wrong(path, "must not be 0");
+        }
+        given.unwrap_or(default)
+    }
+
+    fn timer(&mut self, path: &str, given: Option<RawDuration>, default: Duration) -> Duration {
+        self.positive(path, given.map(|given| given.0), default)
+    }
+
+    fn size(&mut self, path: &str, given: Option<RawSize>, default: u64) -> u64 {
+        self.positive(path, given.map(|given| given.0), default)
+    }
+
+    // === NativeLink's form ===
+
+    /// The one scheduler of a list of them, as NativeLink's files have it.
+    fn scheduler(&mut self, list: Vec<RawScheduler>) -> RawSimple {
+        let at = |index| KeyPath(vec![Segment::Key("schedulers".to_owned()), Segment::Index(index)]);
+        if list.len() > 1 {
+            let text =
+                format!("{} schedulers are listed, but one server is one scheduler; leave one", list.len());
+            self.complain(at(1), At::Value, text);
+        }
+        let Some(scheduler) = list.into_iter().next() else { return RawSimple::default() };
+        scheduler.simple.unwrap_or_else(|| {
+            self.complain(
+                at(0),
+                At::Value,
+                "has no \"simple\", the only kind of scheduler that is known here",
+            );
+            RawSimple::default()
+        })
+    }
+
+    fn one_of<T>(&mut self, key: &str, top: Option<T>, nested: Option<T>) -> Found<T> {
+        let segments =
+            [Segment::Key("schedulers".to_owned()), Segment::Index(0), Segment::Key("simple".to_owned())];
+        let nested_at = KeyPath(segments.to_vec()).key(key);
+        if top.is_some() && nested.is_some() {
+            self.complain(
+                nested_at.clone(),
+                At::Key,
+                "is also given at the top of the file; keep one of the two",
+            );
+        }
+        match nested {
+            Some(value) => Some((value, nested_at)),
+            None => top.map(|value| (value, KeyPath::of(key))),
+        }
+    }
+
+    fn properties(&mut self, given: Found<BTreeMap<String, PropertyType>>) -> BTreeMap<String, PropertyType> {
+        let Some((table, at)) = given else {
+            return DEFAULT_PROPERTIES.iter().map(|(key, kind)| ((*key).to_owned(), *kind)).collect();
+        };
+        if table.contains_key("") {
+            self.complain(at.key(""), At::Key, "a platform property has a name");
+        }
+        table
+    }
+
+    fn logging(&mut self, given: Found<i64>) -> Option<Duration> {
+        let Some((seconds, at)) = given else { return Some(10 * SECOND) };
+        if seconds < -1 {
+            let text = format!("{seconds} s is no interval; give seconds, or -1 or 0 to switch the log off");
+            self.complain(at, At::Value, text);
+        }
+        u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
+
+    // === our sections ===
+
+    fn storage(&mut self, raw: RawEmbedded, state_dir: &Path) -> EmbeddedStorage {
+        let storage = EmbeddedStorage {
+            dir: raw.dir.unwrap_or_else(|| state_dir.join("storage")),
+            max_size_bytes: self.size("storage.embedded.max_size", raw.max_size, 10 * GIB),
+            action_cache_entries_max: self.positive(
+                "storage.embedded.action_cache_entries",
+                raw.action_cache_entries,
+                1_000_000,
+            ),
+            // 0 is allowed: the kernel's page cache does the work then.
+            small_blob_cache_bytes: raw.small_blob_cache.map_or(64 * MIB, |size| size.0),
+        };
+        if storage.small_blob_cache_bytes > storage.max_size_bytes {
+            let key = if raw.small_blob_cache.is_some() { "small_blob_cache" } else { "max_size" };
+            self.wrong(
+                &format!("storage.embedded.{key}"),
+                format!(
+                    "small_blob_cache ({} bytes) is larger than max_size ({} bytes), all that is kept; lower it or \
+                     raise max_size",
+                    storage.small_blob_cache_bytes, storage.max_size_bytes
+                ),
+            );
+        }
+        storage
+    }
+
+    fn host_key(&mut self, given: Option<Vec<String>>) -> HostKey {
+        let Some(keys) = given else { return HostKey::AllButThread };
+        if keys.is_empty() {
+            self.wrong(
+                "host_key",
+                "is empty, which would make one host of all workers; name the keys of worker_id that tell hosts \
+                 apart, or leave it out for all but \"thread\"",
+            );
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = keys.iter().find(|key| !seen.insert(*key)) {
+            self.wrong("host_key", format!("names {twice:?} twice"));
+        }
+        HostKey::Only(keys)
+    }
+
+    fn timers(&mut self, raw: &RawTimers) -> Timers {
+        let timers = Timers {
+            heartbeat: self.timer("timers.heartbeat", raw.heartbeat, 10 * SECOND),
+            idle_poll: self.timer("timers.idle_poll", raw.idle_poll, 120 * SECOND),
+            worker_expiry: self.timer("timers.worker_expiry", raw.worker_expiry, 60 * SECOND),
+            abandoned: self.timer("timers.abandoned", raw.abandoned, 60 * SECOND),
+            completed_retention: self.timer(
+                "timers.completed_retention",
+                raw.completed_retention,
+                60 * SECOND,
+            ),
+            default_action_timeout: self.timer(
+                "timers.default_action_timeout",
+                raw.default_action_timeout,
+                30 * 60 * SECOND,
+            ),
+            maximum_action_timeout: self.timer(
+                "timers.maximum_action_timeout",
+                raw.maximum_action_timeout,
+                2 * 3600 * SECOND,
+            ),
+            shutdown_grace: self.timer("timers.shutdown_grace", raw.shutdown_grace, 10 * SECOND),
+        };
+        self.ordered(
+            ("heartbeat", timers.heartbeat, raw.heartbeat.is_some()),
+            ("worker_expiry", timers.worker_expiry, raw.worker_expiry.is_some()),
+            timers.heartbeat < timers.worker_expiry,
+            "a worker that reports in time would be taken for lost",
+        );
+        self.ordered(
+            ("default_action_timeout", timers.default_action_timeout, raw.default_action_timeout.is_some()),
+            ("maximum_action_timeout", timers.maximum_action_timeout, raw.maximum_action_timeout.is_some()),
+            timers.default_action_timeout <= timers.maximum_action_timeout,
+            "actions that name no limit would be refused",
+        );
+        timers
+    }
+
+    /// Complains about whichever of the two the file has, with both values.
+    fn ordered(
+        &mut self,
+        lesser: (&str, Duration, bool),
+        greater: (&str, Duration, bool),
+        holds: bool,
+        else_: &str,
+    ) {
+        if holds || lesser.1.is_zero() || greater.1.is_zero() {
+            return;
+        }
+        let blamed = if lesser.2 { lesser.0 } else { greater.0 };
+        let text = format!(
+            "{} is {} and {} is {}: {else_}; lower the first or raise the second",
+            lesser.0,
+            humantime::format_duration(lesser.1),
+            greater.0,
+            humantime::format_duration(greater.1)
+        );
+        self.wrong(&format!("timers.{blamed}"), text);
+    }
+
+    fn limits(&mut self, raw: &RawLimits) -> Limits {
+        let limits = Limits {
+            queued_actions_max: self.positive("limits.queued_actions", raw.queued_actions, 200_000),
+            properties_per_action_max: self.positive(
+                "limits.properties_per_action",
+                raw.properties_per_action,
+                100,
+            ),
+            command_size_max_bytes: self.size("limits.command_size", raw.command_size, 16 * MIB),
+            message_size_max_bytes: self.size("limits.message_size", raw.message_size, 64 * MIB),
+            streams_per_connection_max: self.positive(
+                "limits.streams_per_connection",
+                raw.streams_per_connection,
+                20_000,
+            ),
+        };
+        if (1..MESSAGE_SIZE_MIN).contains(&limits.message_size_max_bytes) {
+            self.wrong(
+                "limits.message_size",
+                "is below 4MiB, the size of batches that clients send; raise it",
+            );
+        }
+        limits
+    }
+
+    fn policy(&mut self, raw: RawPolicy) -> Policy {
+        Policy {
+            file: raw.file,
+            config: raw.config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new())),
+            fuel: self.positive("policy.fuel", raw.fuel, 50_000_000),
+            memory_max_bytes: self.size("policy.memory", raw.memory, 64 * MIB),
+        }
+    }
+
+    fn worker(
+        &mut self,
+        raw: RawWorker,
+        state_dir: &Path,
+        schema: &BTreeMap<String, PropertyType>,
+    ) -> BundledWorker {
+        for (key, OneOrMore(values)) in &raw.platform {
+            let at = KeyPath::of("worker.platform").key(key);
+            match schema.get(key) {
+                None => {
+                    let guess = nearest(key, schema.keys().map(String::as_str));
+                    let guess = guess.map_or_else(String::new, |guess| format!(" (did you mean {guess:?}?)"));
+                    let text = format!(
+                        "the worker would be refused: {key:?} is not in supported_platform_properties{guess}; add it \
+                         there, or leave it out here"
+                    );
+                    self.complain(at, At::Key, text);
+                }
+                Some(PropertyType::Minimum) if values.iter().any(|value| value.parse::<u64>().is_err()) => {
+                    let text = format!("{key:?} is of type minimum, so its value must be a whole number");
+                    self.complain(at, At::Value, text);
+                }
+                Some(_) => {}
+            }
+        }
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        BundledWorker {
+            enabled: raw.enabled.unwrap_or(false),
+            concurrency: self.positive(
+                "worker.concurrency",
+                raw.concurrency,
+                u32::try_from(processors).unwrap_or(u32::MAX),
+            ),
+            platform: raw.platform.into_iter().map(|(key, OneOrMore(values))| (key, values)).collect(),
+            dir: raw.dir.unwrap_or_else(|| state_dir.join("worker")),
+            cache_size_bytes: self.size("worker.cache_size", raw.cache_size, 10 * GIB),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The effective configuration, in the form of a file that says the same.
+
+use super::checked::{Config, HostKey, Values};
+use super::raw::{OneOrMore, Raw, RawEmbedded, RawLimits, RawPolicy, RawStorage, RawTimers, RawWorker};
+use super::units::{RawDuration, RawSize};
+
+impl Config {
+    /// This configuration as JSON (so as JSON5, too) with every key spelled out. Reading it back gives the same.
+    pub fn to_json(&self) -> serde_json::Value {
+        // Strings, numbers and string keys only: there is nothing that JSON could refuse.
+        serde_json::to_value(spell_out(self)).unwrap_or_default()
+    }
+}
+
+fn spell_out(values: &Values) -> Raw {
+    Raw {
+        listen: Some(values.listen),
+        state_dir: None,
+        storage: RawStorage { embedded: storage(values) },
+        supported_platform_properties: Some(values.platform_properties.clone()),
+        unknown_property: Some(values.unknown_property),
+        host_key: match &values.host_key {
+            HostKey::AllButThread => None,
+            HostKey::Only(keys) => Some(keys.clone()),
+        },
+        timers: timers(values),
+        max_attempts: Some(values.max_attempts),
+        priority_step: Some(RawDuration(values.priority_step)),
+        limits: limits(values),
+        policy: RawPolicy {
+            file: values.policy.file.clone(),
+            config: Some(values.policy.config.clone()),
+            fuel: Some(values.policy.fuel),
+            memory: Some(RawSize(values.policy.memory_max_bytes)),
+        },
+        worker: worker(values),
+        worker_match_logging_interval_s: Some(
+            values.worker_match_logging_interval.map_or(0, |every| every.as_secs().cast_signed()),
+        ),
+        schedulers: Vec::new(),
+    }
+}
+
+fn storage(values: &Values) -> RawEmbedded {
+    RawEmbedded {
+        dir: Some(values.storage.dir.clone()),
+        max_size: Some(RawSize(values.storage.max_size_bytes)),
+        action_cache_entries: Some(values.storage.action_cache_entries_max),
+        small_blob_cache: Some(RawSize(values.storage.small_blob_cache_bytes)),
+    }
+}
+
+fn timers(values: &Values) -> RawTimers {
+    let timers = &values.timers;
+    RawTimers {
+        heartbeat: Some(RawDuration(timers.heartbeat)),
+        idle_poll: Some(RawDuration(timers.idle_poll)),
+        worker_expiry: Some(RawDuration(timers.worker_expiry)),
+        abandoned: Some(RawDuration(timers.abandoned)),
+        completed_retention: Some(RawDuration(timers.completed_retention)),
+        default_action_timeout: Some(RawDuration(timers.default_action_timeout)),
+        maximum_action_timeout: Some(RawDuration(timers.maximum_action_timeout)),
+        shutdown_grace: Some(RawDuration(timers.shutdown_grace)),
+    }
+}
+
+fn limits(values: &Values) -> RawLimits {
+    let limits = &values.limits;
+    RawLimits {
+        queued_actions: Some(limits.queued_actions_max),
+        properties_per_action: Some(limits.properties_per_action_max),
+        command_size: Some(RawSize(limits.command_size_max_bytes)),
+        message_size: Some(RawSize(limits.message_size_max_bytes)),
+        streams_per_connection: Some(limits.streams_per_connection_max),
+    }
+}
+
+fn worker(values: &Values) -> RawWorker {
+    let worker = &values.worker;
+    let platform = worker.platform.iter();
+    RawWorker {
+        enabled: Some(worker.enabled),
+        concurrency: Some(worker.concurrency),
+        platform: platform.map(|(key, values)| (key.clone(), OneOrMore(values.clone()))).collect(),
+        dir: Some(worker.dir.clone()),
+        cache_size: Some(RawSize(worker.cache_size_bytes)),
+    }
+}

@@ -1,0 +1,258 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn refused(text: &str) -> String {
+    Config::parse(text, "p.json5").expect_err("must be refused").to_string()
+}
+
+#[test]
+fn the_defaults_need_no_file() {
+    let config = Config::default();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8980");
+    assert_eq!(config.unknown_property, UnknownProperty::Ignore);
+    assert_eq!(config.host_key, HostKey::AllButThread);
+    assert_eq!(config.platform_properties["cpu_count"], PropertyType::Minimum);
+    assert_eq!(config.platform_properties["container-image"], PropertyType::Priority);
+    assert_eq!(config.timers.idle_poll, 120 * SECOND);
+    assert_eq!(config.worker_match_logging_interval, Some(10 * SECOND));
+    assert!(!config.worker.enabled);
+}
+
+#[test]
+fn an_empty_file_differs_from_none_in_one_thing() {
+    let config = Config::parse("{} // nothing", "p.json5").unwrap();
+    assert_eq!(config.unknown_property, UnknownProperty::Reject);
+    let mut same = config.values.clone();
+    same.unknown_property = UnknownProperty::Ignore;
+    same.file = None;
+    assert_eq!(same, Config::default().values);
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"{
+        listen: "0.0.0.0:1", state_dir: "/s", unknown_property: "queue", host_key: ["node"], max_attempts: 1,
+        priority_step: "1m", worker_match_logging_interval_s: -1,
+        supported_platform_properties: { a: "exact", b: "minimum", "c d": "priority", e: "ignore" },
+        storage: { embedded: { max_size: "1GiB", action_cache_entries: 5, small_blob_cache: "1kB" } },
+        timers: { heartbeat: "1s", idle_poll: "2s", worker_expiry: "3s", abandoned: "4s",
+                  completed_retention: "5s", default_action_timeout: "6s", maximum_action_timeout: "7s",
+                  shutdown_grace: "500ms" },
+        limits: { queued_actions: 1, properties_per_action: 2, command_size: "3B", message_size: "4MiB",
+                  streams_per_connection: 5 },
+        policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, memory: "8MiB" },
+        worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: "64" }, dir: "w", cache_size: "1TB" },
+    }"#;
+    let config = Config::parse(text, "etc/p.json5").unwrap();
+    assert_eq!(config.storage.dir, Path::new("/s/storage"));
+    assert_eq!(config.storage.max_size_bytes, 1 << 30);
+    assert_eq!(config.storage.small_blob_cache_bytes, 1000);
+    assert_eq!(config.host_key, HostKey::Only(vec!["node".to_owned()]));
+    assert_eq!(config.worker_match_logging_interval, None);
+    assert_eq!(config.timers.shutdown_grace, Duration::from_millis(500));
+    assert_eq!(config.limits.command_size_max_bytes, 3);
+    assert_eq!(config.policy.config, serde_json::json!({"list": [1, null, -2, 0.5, "x"]}));
+    assert_eq!(config.policy.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
+    assert_eq!(config.worker.platform["a"], ["1", "2"]);
+    assert_eq!(config.worker.dir, Path::new("etc/w"));
+    assert_eq!(config.worker.cache_size_bytes, 1_000_000_000_000);
+}
+
+#[test]
+fn what_is_printed_says_the_same_when_read() {
+    for text in [
+        "{}",
+        "{host_key: ['a'], worker_match_logging_interval_s: 0, priority_step: '0s', worker: {platform: {ISA: 'x'}}}",
+        "{policy: {file: '/p.wasm', memory: '1000B'}, timers: {heartbeat: '1500ms'}}",
+    ] {
+        let config = Config::parse(text, "/etc/p.json5").unwrap();
+        let printed = config.to_json().to_string();
+        assert_eq!(Config::parse(&printed, "/etc/p.json5").unwrap(), config, "{printed}");
+    }
+}
+
+#[test]
+fn nativelinks_form_parses_as_it_stands() {
+    let text = r#"{
+        schedulers: [
+          {
+            name: "MAIN_SCHEDULER",
+            simple: {
+              supported_platform_properties: { cpu_count: "minimum", OSFamily: "priority", gpu: "exact" },
+              // Seconds between dumps.
+              worker_match_logging_interval_s: 5,
+            },
+          },
+        ],
+    }"#;
+    let config = Config::parse(text, "p.json5").unwrap();
+    assert_eq!(config.platform_properties["gpu"], PropertyType::Exact);
+    assert_eq!(config.platform_properties.len(), 3);
+    assert_eq!(config.worker_match_logging_interval, Some(5 * SECOND));
+}
+
+#[test]
+fn nativelinks_form_is_refused_where_it_says_more_than_we_do() {
+    let two = refused("{schedulers: [\n{name: 'a', simple: {}},\n {name: 'b', simple: {}}]}");
+    assert!(two.starts_with("p.json5:3:2: schedulers[1]: 2 schedulers are listed"), "{two}");
+    let other = refused("{schedulers: [{name: 'a', grpc: {}}]}");
+    assert!(other.contains("schedulers[0].grpc: unknown key \"grpc\""), "{other}");
+    let none = refused("{schedulers: [{name: 'a'}]}");
+    assert!(none.contains("schedulers[0]: has no \"simple\""), "{none}");
+    let timeout = refused("{schedulers: [{simple: {worker_timeout_s: 5}}]}");
+    assert!(timeout.contains("use timers.worker_expiry"), "{timeout}");
+    let twice = refused(
+        "{worker_match_logging_interval_s: 1,\nschedulers: [{simple: {worker_match_logging_interval_s: 1}}]}",
+    );
+    assert!(
+        twice.starts_with("p.json5:2:24: schedulers[0].simple.worker_match_logging_interval_s: is also"),
+        "{twice}"
+    );
+}
+
+#[test]
+fn an_unknown_key_names_its_place_and_the_nearest() {
+    let error = refused("{\n  timers: {\n\theartbeet: \"10s\",\n  },\n}");
+    assert_eq!(
+        error,
+        "p.json5:3:2: timers.heartbeet: unknown key \"heartbeet\"; did you mean \"heartbeat\"?; known here: heartbeat, \
+         idle_poll, worker_expiry, abandoned, completed_retention, default_action_timeout, maximum_action_timeout, \
+         shutdown_grace\n  3 |  heartbeet: \"10s\",\n    |  ^"
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_file() {
+    let text = r#"{
+        unknown_property: "refuse",
+        timers: { idle_poll: 120, abandoned: "60", colour: 1 },
+        supported_platform_properties: { gpu: "exat", "a b": 5 },
+        host_key: ["x", 7],
+        limits: [],
+        worker: { platform: { ISA: true } },
+    }"#;
+    let error = Config::parse(text, "p.json5").unwrap_err();
+    let told: Vec<_> = error.problems.iter().map(|p| (p.line, p.column, p.key.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (2, 27, "unknown_property"),
+            (3, 30, "timers.idle_poll"),
+            (3, 46, "timers.abandoned"),
+            (3, 52, "timers.colour"),
+            (4, 47, "supported_platform_properties.gpu"),
+            (4, 62, "supported_platform_properties.\"a b\""),
+            (5, 25, "host_key[1]"),
+            (6, 17, "limits"),
+            (7, 36, "worker.platform.ISA"),
+        ]
+    );
+    let text = error.to_string();
+    for part in [
+        "unknown value \"refuse\"; known here: reject, queue, ignore",
+        "expected a duration with its unit in quotes, such as \"30s\", found integer `120`",
+        "\"60\" is not a duration: write a number and a unit",
+        "unknown value \"exat\"; did you mean \"exact\"?",
+        "expected one of the words",
+        "expected a string, found integer `7`",
+        "expected an object: { queued_actions: …, … }, found sequence",
+        "expected a value in quotes, or a list of them, found boolean `true`",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn syntax_errors_have_their_place() {
+    assert!(refused("{\n a: 1\n b: 2}").starts_with("p.json5:3:2: not valid JSON5: expected comma\n"));
+    let cut = refused("{\n  listen: \n");
+    assert!(cut.starts_with("p.json5:2:10: not valid JSON5: the file ends inside of value\n"), "{cut}");
+    assert!(refused("").starts_with("p.json5:1:1: not valid JSON5"));
+    assert!(refused("{} {}").contains("p.json5:1:4: not valid JSON5: trailing characters"));
+    assert!(refused("[]").contains("p.json5:1:1: expected an object"), "{}", refused("[]"));
+    let twice = refused("{ max_attempts: 1,\n max_attempts: 2 }");
+    assert!(twice.starts_with("p.json5:2:2: \"max_attempts\" is given twice"), "{twice}");
+    assert!(refused("{ max_attempts: NaN }").contains("p.json5:1:17: a number must be finite"));
+}
+
+#[test]
+fn contradictions_are_told_together() {
+    let error = refused(
+        r#"{
+        timers: { worker_expiry: "5s", default_action_timeout: "3h", shutdown_grace: "0s" },
+        storage: { embedded: { max_size: "1MiB" } },
+        max_attempts: 0,
+        host_key: [],
+        limits: { message_size: "1MiB" },
+        worker_match_logging_interval_s: -2,
+        worker: { platform: { gpu: "x", cpu_count: "many", isa: "x86-64" } },
+    }"#,
+    );
+    for part in [
+        ":2:34: timers.worker_expiry: heartbeat is 10s and worker_expiry is 5s",
+        ":2:64: timers.default_action_timeout: default_action_timeout is 3h and maximum_action_timeout is 2h",
+        "timers.shutdown_grace: must not be 0",
+        "storage.embedded.max_size: small_blob_cache (67108864 bytes) is larger",
+        "max_attempts: must not be 0",
+        "host_key: is empty",
+        "limits.message_size: is below 4MiB",
+        "worker_match_logging_interval_s: -2 s is no interval",
+        "worker.platform.gpu: the worker would be refused",
+        "worker.platform.cpu_count: \"cpu_count\" is of type minimum",
+        "did you mean \"ISA\"?",
+    ] {
+        assert!(error.contains(part), "{part} is missing in\n{error}");
+    }
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.json5");
+    std::fs::write(&file, "{listen: '127.0.0.1:1', worker: {platform: {ISA: 'a', Arch: 'b'}}}").unwrap();
+    let flags = Overrides {
+        listen: Some(([127, 0, 0, 1], 2).into()),
+        storage_dir: Some(PathBuf::from("here")),
+        with_worker: true,
+        worker_platform: [("ISA".to_owned(), vec!["c".to_owned()])].into(),
+        ..Overrides::default()
+    };
+    let config = Config::load(&file, &flags).unwrap();
+    assert_eq!(config.listen.port(), 2);
+    assert_eq!(config.storage.dir, Path::new("here"), "a flag's path starts from the current folder");
+    assert!(config.worker.enabled);
+    assert_eq!(config.worker.platform["ISA"], ["c"]);
+    assert_eq!(config.worker.platform["Arch"], ["b"]);
+}
+
+#[test]
+fn flags_are_checked_too() {
+    let flags = Overrides { worker_platform: [("x".to_owned(), vec![])].into(), ..Overrides::default() };
+    let error = Config::without_file(&flags).unwrap_err().to_string();
+    assert!(error.starts_with("command line: worker.platform.x: the worker would be refused"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_says_so() {
+    let error = Config::load(Path::new("/no/such/file"), &Overrides::default()).unwrap_err().to_string();
+    assert!(error.starts_with("/no/such/file: can't be read: No such file"), "{error}");
+}
+
+#[test]
+fn slips_of_the_fingers_find_their_word() {
+    let known = ["OSFamily", "ISA", "container-image", "cpu_count"];
+    for (written, meant) in [
+        ("osfamily", Some("OSFamily")),
+        ("OSFamliy", Some("OSFamily")),
+        ("container_image", Some("container-image")),
+        ("cpu-cuont", Some("cpu_count")),
+        ("gpu", None),
+        ("", None),
+    ] {
+        assert_eq!(nearest(written, known), meant, "{written}");
+    }
+}
