@@ -1,3 +1,38 @@
-//! The scheduling core of Pointsman: pure, deterministic, without clock, I/O or async.
+//! The scheduling core of Pointsman: pure and deterministic, without clock, I/O or async.
+//!
+//! | Module | What |
+//! | --- | --- |
+//! | [`scheduler`] | `step(now, event) → effects + changes`: the main path |
+//! | [`event`], [`effect`] | what can happen, and what is to be done |
+//! | [`route`] | what a policy decides, as plain data |
+//! | [`properties`] | the schema and its four types |
+//! | `classes`, `shapes` | who can serve whom, and in which order tasks wait |
+//! | `workers`, `placement` | who is there, what is free, who runs what |
+//! | [`task`], `attempts` | tasks, operations, failed tries |
+//! | [`records`] | what must survive, and how to come back from it |
+//! | [`views`], [`invariants`] | looks at the state; what must always hold |
+//!
+//! # Invariants
+//! - No accepted action is lost or answered twice.
+//! - A task is on one worker at most; a host never runs one digest twice at a time.
+//! - What is free on a host follows from what runs there, is never negative, and is all of it when nothing runs.
+//! - No worker waits while a task is queued that it may run.
+//! - Same events at the same times, same history: maps with hash order are looked up, never iterated.
 
+mod attempts;
+mod classes;
+pub mod effect;
+pub mod event;
+pub mod ids;
+pub mod invariants;
+mod placement;
+pub mod properties;
+pub mod records;
 pub mod route;
+pub mod scheduler;
+mod shapes;
+pub mod task;
+pub mod time;
+mod timers;
+pub mod views;
+mod workers;

@@ -1,0 +1,127 @@
+//! What can happen to the core. The driver turns RPCs and timers into these.
+
+use std::sync::Arc;
+
+use crate::ids::{ActionDigest, OperationId, PollId, TaskId, Text};
+use crate::properties::{Asked, Offered};
+use crate::route::{Property, Route};
+use crate::time::Time;
+
+/// Everything that the core reacts to.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A client asks for an action.
+    Submit(Submit),
+    /// A client began to listen to an operation again.
+    Watch(OperationId),
+    /// A client that listened to an operation has gone.
+    Unwatch(OperationId),
+    /// A client wants an operation to end.
+    Cancel(OperationId),
+    /// A worker says who it is and what it does, and asks what to do.
+    Poll(Poll),
+    /// The connection of a waiting poll has gone.
+    PollDropped(PollId),
+    /// A policy has decided anew about a queued task.
+    Reroute {
+        /// The task; nothing happens unless it is still queued.
+        task: TaskId,
+        /// The new decision.
+        route: Arc<Route>,
+        /// Its properties, typed.
+        asked: Asked,
+    },
+    /// A policy refuses a queued task when asked anew.
+    Refuse {
+        /// The task; nothing happens unless it is still queued.
+        task: TaskId,
+        /// What the client is told.
+        reason: Text,
+    },
+    /// `next_deadline` has come.
+    Deadline,
+}
+
+/// An action to run, as the policies left it.
+#[derive(Clone, Debug)]
+pub struct Submit {
+    /// Name of the new operation: unique, and hard to guess.
+    pub name: Text,
+    /// Instance name as the client sent it.
+    pub instance: Text,
+    /// Digest of the Action as the client sent it.
+    pub digest: ActionDigest,
+    /// The decision.
+    pub route: Arc<Route>,
+    /// The decision's properties, typed by the schema.
+    pub asked: Asked,
+}
+
+/// One Synchronize call, or what a front end makes of a message on a stream.
+#[derive(Clone, Debug)]
+pub struct Poll {
+    /// Names this call in the effects that answer it.
+    pub poll: PollId,
+    /// Identity of the worker. Front ends make what may not change part of it (Buildbarn: prefix, platform, size class).
+    pub worker: Text,
+    /// What it is. Read when the worker is new.
+    pub spec: Arc<WorkerSpec>,
+    /// What it does.
+    pub report: Report,
+    /// It wants no more work (Buildbarn's `prefer_being_idle`).
+    pub prefer_idle: bool,
+    /// Until when the answer may be put off while there is no work.
+    pub wait_until: Time,
+}
+
+/// What a worker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSpec {
+    /// Which host it belongs to; workers with the same text share capacity.
+    pub host: Text,
+    /// It serves instance names that start with this path.
+    pub instance_name_prefix: Text,
+    /// Its properties as it sent them, for people.
+    pub properties: Vec<Property>,
+    /// Its properties, typed by the schema.
+    pub offered: Offered,
+    /// Its size class.
+    pub size_class: u32,
+    /// The pool it belongs to.
+    pub pool: Text,
+    /// How many actions its host runs at once at most; 0: as many as it has workers.
+    pub max_inflight_tasks: u32,
+}
+
+/// Where a running action is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The worker prepares the build environment.
+    Started,
+    /// It fetches inputs.
+    FetchingInputs,
+    /// The command runs.
+    Running,
+    /// It uploads outputs.
+    UploadingOutputs,
+}
+
+/// What a worker does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Nothing.
+    Idle,
+    /// It executes an action.
+    Executing(ActionDigest, Stage),
+    /// It has the result of an action.
+    Completed(ActionDigest, Verdict),
+}
+
+/// Whether a result is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client is to have it.
+    Answer,
+    /// The worker could not do it: somebody else should try.
+    Failed(Text),
+}

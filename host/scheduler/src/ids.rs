@@ -1,0 +1,49 @@
+//! Identities. Keys are generational: one that outlived its subject finds nothing, never another subject.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+slotmap::new_key_type! {
+    /// One piece of work, shared by all operations that wait for it.
+    pub struct TaskId;
+    /// A client's handle on a task.
+    pub struct OperationId;
+    /// One that executes a single action at a time: a Synchronize thread.
+    pub struct WorkerId;
+    /// What workers share: capacity, and the digests it runs.
+    pub struct HostId;
+    /// Tasks with equal requirements.
+    pub struct ClassId;
+    /// Classes that the same shapes may serve and that consume the same.
+    pub struct LaneId;
+    /// Workers that meet the same asked properties.
+    pub struct ShapeId;
+    /// Workers that advertise the same.
+    pub struct KindId;
+    /// A property that some class asks for.
+    pub struct AtomId;
+    /// A vector of `minimum` values that some class asks for.
+    pub struct DemandId;
+}
+
+/// One Synchronize call, named by the driver; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PollId(pub u64);
+
+/// Digest of an Action, with the function that made it (REv2 `DigestFunction.Value`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActionDigest {
+    /// REv2 `DigestFunction.Value`.
+    pub function: i32,
+    /// The hash, in bytes.
+    pub hash: SmallVec<[u8; 32]>,
+    /// Size of the Action, in bytes.
+    pub size_bytes: i64,
+}
+
+/// Hash map for look-up only: its order depends on nothing but its content, and still nothing may iterate it.
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
+
+/// Shared text.
+pub(crate) type Text = Arc<str>;

@@ -1,0 +1,246 @@
+//! Worker kinds and shapes, and which classes they may serve.
+//!
+//! A *kind* is all workers that advertise the same; a *shape* is all kinds that classes can't tell apart. When a class
+//! asks for a property nobody asked for before, the kinds that have it move to another shape.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+use crate::classes::{ClassKey, Index};
+use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, ShapeId, Text};
+use crate::properties::Atom;
+
+/// What workers of a kind advertise.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KindKey {
+    pub(crate) prefix: Text,
+    /// Sorted.
+    pub(crate) atoms: Vec<Atom>,
+    pub(crate) size_class: u32,
+    pub(crate) pool: Text,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) key: KindKey,
+    pub(crate) shape: ShapeId,
+    /// Hosts with workers of this kind.
+    pub(crate) hosts: BTreeSet<HostId>,
+    pub(crate) workers: usize,
+}
+
+/// What classes can see of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ShapeKey {
+    pub(crate) prefix: Text,
+    /// Sorted.
+    pub(crate) atoms: SmallVec<[AtomId; 8]>,
+    pub(crate) size_class: u32,
+    pub(crate) pool: Text,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) key: ShapeKey,
+    pub(crate) kinds: BTreeSet<KindId>,
+    /// Lanes that it may serve.
+    pub(crate) lanes: BTreeSet<LaneId>,
+    /// Those of them where something waits.
+    pub(crate) waiting: BTreeSet<LaneId>,
+}
+
+impl Index {
+    /// The kind of a worker, made if there is none.
+    pub(crate) fn kind(&mut self, key: KindKey) -> KindId {
+        if let Some(id) = self.kind_by_key.get(&key) {
+            return *id;
+        }
+        let mut atoms: SmallVec<[AtomId; 8]> =
+            key.atoms.iter().filter_map(|a| self.atom_ids.get(a).copied()).collect();
+        atoms.sort_unstable();
+        let shape_key = ShapeKey {
+            prefix: key.prefix.clone(),
+            atoms,
+            size_class: key.size_class,
+            pool: key.pool.clone(),
+        };
+        let shape = match self.shape_by_key.get(&shape_key) {
+            Some(id) => *id,
+            None => self.new_shape(shape_key),
+        };
+        let kind = Kind { key: key.clone(), shape, hosts: BTreeSet::new(), workers: 0 };
+        let id = self.kinds.insert(kind);
+        for atom in &key.atoms {
+            self.kinds_with.entry_ref(atom).or_default().insert(id);
+        }
+        self.shapes[shape].kinds.insert(id);
+        self.kind_by_key.insert(key, id);
+        id
+    }
+
+    /// Forgets a kind that has no workers.
+    pub(crate) fn drop_kind(&mut self, id: KindId) {
+        let Some(kind) = self.kinds.remove(id) else { return };
+        for atom in &kind.key.atoms {
+            if let Some(kinds) = self.kinds_with.get_mut(atom) {
+                kinds.remove(&id);
+                if kinds.is_empty() {
+                    self.kinds_with.remove(atom);
+                }
+            }
+        }
+        self.kind_by_key.remove(&kind.key);
+        self.leave_shape(id, kind.shape);
+    }
+
+    fn leave_shape(&mut self, kind: KindId, id: ShapeId) {
+        let shape = &mut self.shapes[id];
+        shape.kinds.remove(&kind);
+        if !shape.kinds.is_empty() {
+            return;
+        }
+        let lanes: Vec<LaneId> = shape.lanes.iter().copied().collect();
+        for lane in lanes {
+            if let Some(l) = self.lanes.get(lane) {
+                let without = l.key.eligible.iter().copied().filter(|s| *s != id).collect();
+                self.rekey_lane(lane, without);
+            }
+        }
+        if let Some(shape) = self.shapes.remove(id) {
+            self.shape_by_key.remove(&shape.key);
+        }
+    }
+
+    /// A shape that no kind had: classes that it may serve move to other lanes.
+    fn new_shape(&mut self, key: ShapeKey) -> ShapeId {
+        let shape = Shape {
+            key: key.clone(),
+            kinds: BTreeSet::new(),
+            lanes: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        };
+        let id = self.shapes.insert(shape);
+        // Every class asks either nothing or the atom that it is found by.
+        let found = key.atoms.iter().filter_map(|a| self.classes_asking.get(*a)).flatten();
+        let classes: Vec<ClassId> = found
+            .chain(&self.asking_nothing)
+            .copied()
+            .filter(|c| may_serve(&self.shapes[id].key, &self.classes[*c].key))
+            .collect();
+        for class in classes {
+            let eligible = with(&self.lanes[self.classes[class].lane].key.eligible, id);
+            self.move_class(class, eligible);
+        }
+        self.shape_by_key.insert(key, id);
+        id
+    }
+
+    /// `atom` is asked for the first time: the kinds that have it go to shapes that show it. No class that exists
+    /// asks for it, so whole lanes follow, not single classes.
+    pub(crate) fn split(&mut self, atom: AtomId, kinds: &[KindId]) {
+        for kind in kinds {
+            let old = self.kinds[*kind].shape;
+            let mut key = self.shapes[old].key.clone();
+            key.atoms.push(atom);
+            key.atoms.sort_unstable();
+            let new = match self.shape_by_key.get(&key) {
+                Some(id) => *id,
+                None => self.twin_shape(old, key),
+            };
+            self.kinds[*kind].shape = new;
+            self.shapes[new].kinds.insert(*kind);
+            self.leave_shape(*kind, old);
+        }
+    }
+
+    /// A shape that serves the same lanes as `like`.
+    fn twin_shape(&mut self, like: ShapeId, key: ShapeKey) -> ShapeId {
+        let shape = Shape {
+            key: key.clone(),
+            kinds: BTreeSet::new(),
+            lanes: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        };
+        let id = self.shapes.insert(shape);
+        self.shape_by_key.insert(key, id);
+        let lanes: Vec<LaneId> = self.shapes[like].lanes.iter().copied().collect();
+        for lane in lanes {
+            let eligible = with(&self.lanes[lane].key.eligible, id);
+            self.rekey_lane(lane, eligible);
+        }
+        id
+    }
+
+    /// Shapes that may serve a class, sorted.
+    pub(crate) fn eligible(&self, class: &ClassKey) -> SmallVec<[ShapeId; 4]> {
+        // Whoever serves the class has its rarest atom; kinds are looked up by it.
+        let rarest = class
+            .atoms
+            .iter()
+            .map(|a| self.kinds_with.get(&self.atoms[*a].atom))
+            .min_by_key(|k| k.map_or(0, BTreeSet::len));
+        let mut shapes: SmallVec<[ShapeId; 4]> = match rarest {
+            Some(kinds) => kinds.into_iter().flatten().map(|k| self.kinds[*k].shape).collect(),
+            None => self.shapes.keys().collect(),
+        };
+        shapes.sort_unstable();
+        shapes.dedup();
+        shapes.retain(|s| may_serve(&self.shapes[*s].key, class));
+        shapes
+    }
+
+    pub(crate) fn check_shapes(&self) -> Result<(), String> {
+        for (id, kind) in &self.kinds {
+            let shape = self.shapes.get(kind.shape).ok_or("a kind's shape is gone")?;
+            let mut atoms: SmallVec<[AtomId; 8]> =
+                kind.key.atoms.iter().filter_map(|a| self.atom_ids.get(a).copied()).collect();
+            atoms.sort_unstable();
+            if shape.key.atoms != atoms || !shape.kinds.contains(&id) {
+                return Err(format!("kind {id:?} has the wrong shape"));
+            }
+        }
+        for (id, shape) in &self.shapes {
+            if shape.kinds.is_empty() {
+                return Err(format!("shape {id:?} has no kinds"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn with(eligible: &SmallVec<[ShapeId; 4]>, shape: ShapeId) -> SmallVec<[ShapeId; 4]> {
+    let mut all = eligible.clone();
+    if let Err(at) = all.binary_search(&shape) {
+        all.insert(at, shape);
+    }
+    all
+}
+
+/// May workers of this shape run tasks of this class, capacity aside?
+fn may_serve(shape: &ShapeKey, class: &ClassKey) -> bool {
+    class.size_class.is_none_or(|s| s == shape.size_class)
+        && class.pool.as_ref().is_none_or(|p| *p == shape.pool)
+        && is_path_prefix(&shape.prefix, &class.instance)
+        && class.atoms.iter().all(|a| shape.atoms.binary_search(a).is_ok())
+}
+
+/// Instance names are paths; a worker serves those that its prefix begins, whole components at a time.
+pub(crate) fn is_path_prefix(prefix: &str, name: &str) -> bool {
+    prefix.is_empty()
+        || name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_path_prefix;
+
+    #[test]
+    fn prefixes_are_whole_components() {
+        assert!(is_path_prefix("", "a/b"));
+        assert!(is_path_prefix("a", "a"));
+        assert!(is_path_prefix("a", "a/b"));
+        assert!(!is_path_prefix("a", "ab"));
+        assert!(!is_path_prefix("a/b", "a"));
+    }
+}

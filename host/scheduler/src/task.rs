@@ -1,0 +1,107 @@
+//! Tasks, and the operations that wait for them.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::ids::{ActionDigest, ClassId, OperationId, TaskId, Text, WorkerId};
+use crate::route::Route;
+use crate::time::Time;
+
+/// Place in a queue: smaller goes first. It never changes while a task waits, ageing included: a task's age is
+/// what it is older *than others*, and that is fixed when it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueKey {
+    /// Arrival in quanta plus priority in quanta.
+    pub score: i64,
+    /// Arrival order.
+    pub sequence: u64,
+}
+
+/// One failed try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Where.
+    pub host: Text,
+    /// What went wrong.
+    pub cause: Text,
+    /// When it ended.
+    pub ended: Time,
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// It waits for a worker.
+    Queued,
+    /// On a worker.
+    Running(WorkerId),
+}
+
+/// One piece of work.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Names the task in records, and orders arrivals.
+    pub sequence: u64,
+    /// Instance name as the client sent it.
+    pub instance: Text,
+    /// Digest of the Action.
+    pub digest: ActionDigest,
+    /// The decision in force.
+    pub route: Arc<Route>,
+    /// What matching compares.
+    pub class: ClassId,
+    /// Place in the queue. Kept over retries.
+    pub key: QueueKey,
+    /// When it arrived.
+    pub queued_at: Time,
+    /// Where it is.
+    pub state: TaskState,
+    /// Who waits for it. Never empty.
+    pub operations: SmallVec<[OperationId; 1]>,
+    /// Failed tries.
+    pub attempts: Vec<Attempt>,
+}
+
+impl Task {
+    /// It waits for a worker.
+    pub fn is_queued(&self) -> bool {
+        self.state == TaskState::Queued
+    }
+
+    /// It has failed on this host.
+    pub(crate) fn failed_on(&self, host: &str) -> bool {
+        self.attempts.iter().any(|a| &*a.host == host)
+    }
+
+    /// Both ask the same of the same kind of worker, so that one execution may serve both. Priority, fairness,
+    /// affinity and remarks say nothing about the execution.
+    pub(crate) fn may_serve(&self, route: &Route) -> bool {
+        let mine = &*self.route;
+        mine.shared
+            && route.shared
+            && mine.platform == route.platform
+            && mine.pool == route.pool
+            && mine.size == route.size
+            && mine.timeout == route.timeout
+            && mine.strategies == route.strategies
+            && mine.exclusivity == route.exclusivity
+    }
+}
+
+/// A client's handle on a task.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Its name.
+    pub name: Text,
+    /// The task, until it is over for this operation.
+    pub task: Option<TaskId>,
+    /// What this client asked for: the task runs by the smallest of them.
+    pub priority: i32,
+    /// Streams that listen now.
+    pub watchers: u32,
+    /// Since when nobody listens.
+    pub unwatched_since: Time,
+    /// Of its latest state.
+    pub sequence: u64,
+}
