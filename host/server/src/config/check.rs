@@ -337,6 +337,7 @@ impl Checker {
             file: raw.file,
             config: raw.config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new())),
             fuel: self.positive("policy.fuel", raw.fuel, 50_000_000),
+            deadline: self.timer("policy.deadline", raw.deadline, 5 * SECOND),
             memory_max_bytes: self.size("policy.memory", raw.memory, 64 * MIB),
         }
     }
@@ -377,6 +378,7 @@ impl Checker {
             platform: raw.platform.into_iter().map(|(key, OneOrMore(values))| (key, values)).collect(),
             dir: raw.dir.unwrap_or_else(|| state_dir.join("worker")),
             cache_size_bytes: self.size("worker.cache_size", raw.cache_size, 10 * GIB),
+            storage_patience: self.timer("worker.storage_patience", raw.storage_patience, 30 * SECOND),
         }
     }
 }

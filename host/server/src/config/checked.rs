@@ -180,6 +180,9 @@ pub struct Policy {
     /// `fuel`: what one call may burn, roughly one per Wasm instruction. Default 50 million, some milliseconds. A
     /// call that needs more is stopped and the default policy decides.
     pub fuel: u64,
+    /// `deadline`: how long one call may take on the clock. Default 5 s. `fuel` is what judges a policy; this is a
+    /// net for what fuel does not count, so keep it generous, or a busy machine fails healthy calls.
+    pub deadline: Duration,
     /// `memory`: bytes of linear memory of one instance. Default 64 MiB.
     pub memory_max_bytes: u64,
 }
@@ -198,6 +201,9 @@ pub struct BundledWorker {
     pub dir: PathBuf,
     /// `cache_size`: bytes of input files to keep. Default 10 GiB.
     pub cache_size_bytes: u64,
+    /// `storage_patience`: how long a storage that can't be reached is tried again before an action is given back.
+    /// Default 30 s.
+    pub storage_patience: Duration,
 }
 
 impl Config {
@@ -226,5 +232,20 @@ impl Config {
     /// The flags contradict each other or a default.
     pub fn without_file(overrides: &Overrides) -> Result<Self, ConfigError> {
         super::check::without_file(overrides)
+    }
+}
+
+impl Values {
+    /// What the bundled worker advertises: what it found out about its machine, as far as the schema knows those
+    /// keys, and in place of that whatever `worker.platform` says.
+    ///
+    /// A key that the schema lacks would have the worker refused; nobody asked for the found ones, so they go.
+    pub fn worker_platform(&self, found: Vec<(String, String)>) -> Vec<(String, String)> {
+        let given = &self.worker.platform;
+        let kept = found
+            .into_iter()
+            .filter(|(key, _)| self.platform_properties.contains_key(key) && !given.contains_key(key));
+        let set = given.iter().flat_map(|(key, values)| values.iter().map(|value| (key.clone(), value.clone())));
+        kept.chain(set).collect()
     }
 }

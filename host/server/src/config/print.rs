@@ -31,6 +31,7 @@ fn spell_out(values: &Values) -> Raw {
             file: values.policy.file.clone(),
             config: Some(values.policy.config.clone()),
             fuel: Some(values.policy.fuel),
+            deadline: Some(RawDuration(values.policy.deadline)),
             memory: Some(RawSize(values.policy.memory_max_bytes)),
         },
         worker: worker(values),
@@ -84,5 +85,6 @@ fn worker(values: &Values) -> RawWorker {
         platform: platform.map(|(key, values)| (key.clone(), OneOrMore(values.clone()))).collect(),
         dir: Some(worker.dir.clone()),
         cache_size: Some(RawSize(worker.cache_size_bytes)),
+        storage_patience: Some(RawDuration(worker.storage_patience)),
     }
 }

@@ -78,6 +78,7 @@ pub(super) struct RawPolicy {
     pub(super) file: Option<PathBuf>,
     pub(super) config: Option<serde_json::Value>,
     pub(super) fuel: Option<u64>,
+    pub(super) deadline: Option<RawDuration>,
     pub(super) memory: Option<RawSize>,
 }
 
@@ -90,6 +91,7 @@ pub(super) struct RawWorker {
     pub(super) platform: BTreeMap<String, OneOrMore>,
     pub(super) dir: Option<PathBuf>,
     pub(super) cache_size: Option<RawSize>,
+    pub(super) storage_patience: Option<RawDuration>,
 }
 
 /// A property's value, or its values: one name may be advertised several times.

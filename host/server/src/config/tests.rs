@@ -44,8 +44,9 @@ fn every_key_is_read() {
                   shutdown_grace: "500ms" },
         limits: { queued_actions: 1, properties_per_action: 2, command_size: "3B", message_size: "4MiB",
                   streams_per_connection: 5 },
-        policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, memory: "8MiB" },
-        worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: "64" }, dir: "w", cache_size: "1TB" },
+        policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB" },
+        worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: "64" }, dir: "w", cache_size: "1TB",
+                  storage_patience: "1m" },
     }"#;
     let config = Config::parse(text, "etc/p.json5").unwrap();
     assert_eq!(config.storage.dir, Path::new("/s/storage"));
@@ -58,6 +59,8 @@ fn every_key_is_read() {
     assert_eq!(config.policy.config, serde_json::json!({"list": [1, null, -2, 0.5, "x"]}));
     assert_eq!(config.policy.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
     assert_eq!(config.worker.platform["a"], ["1", "2"]);
+    assert_eq!(config.worker.storage_patience, 60 * SECOND);
+    assert_eq!(config.policy.deadline, 9 * SECOND);
     assert_eq!(config.worker.dir, Path::new("etc/w"));
     assert_eq!(config.worker.cache_size_bytes, 1_000_000_000_000);
 }
@@ -255,4 +258,15 @@ fn slips_of_the_fingers_find_their_word() {
     ] {
         assert_eq!(nearest(written, known), meant, "{written}");
     }
+}
+
+#[test]
+fn the_worker_advertises_what_the_schema_knows() {
+    let text = "{supported_platform_properties: {ISA: 'exact', gpu: 'exact', OSFamily: 'ignore'},
+                 worker: {platform: {gpu: ['a', 'b'], ISA: 'mine'}}}";
+    let config = Config::parse(text, "p.json5").unwrap();
+    let found = [("ISA", "x86-64"), ("Pool", "default"), ("OSFamily", "linux")];
+    let found = found.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let advertised = config.worker_platform(found).into_iter().map(|(key, value)| format!("{key}={value}"));
+    assert_eq!(advertised.collect::<Vec<_>>(), ["OSFamily=linux", "ISA=mine", "gpu=a", "gpu=b"]);
 }

@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "waiting for what never comes"
+sleep 600

@@ -1,0 +1,5 @@
+#include <iostream>
+
+#include "greet.h"
+
+int main() { std::cout << greet("worker") << "\n"; }
