@@ -2,5 +2,9 @@
 
 pub mod cli;
 pub mod config;
+pub mod driver;
+pub mod reroute;
 pub mod rev2;
+pub mod routing;
+pub mod serve;
 pub mod workers;

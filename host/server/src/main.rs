@@ -1,1 +1,7 @@
-fn main() {}
+//! The program: hands its arguments to [`pointsman::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pointsman::cli::main(std::env::args_os())
+}

@@ -1,1 +1,128 @@
-//! The command line: one file per subcommand, which prints and parses only.
+//! The command line: parsing and printing, nothing else. One file per subcommand.
+
+mod config;
+mod logging;
+mod pairs;
+mod policy;
+mod serve;
+mod signals;
+mod worker;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+
+pub use logging::LogFormat;
+
+/// What a command ends with when its flags or its configuration are wrong (`EX_USAGE` of `sysexits.h`). No socket
+/// was opened then.
+pub const EXIT_USAGE: u8 = 64;
+
+/// What a command ends with when something failed while it ran.
+pub const EXIT_FAILURE: u8 = 1;
+
+/// Schedules remote build execution; decisions are made by Wasm policies that can be swapped under a running build.
+#[derive(Debug, Parser)]
+#[command(name = "pointsman", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// How log lines look; they go to standard error. POINTSMAN_LOG (else RUST_LOG) sets what is logged, such as
+    /// "info,pointsman_scheduler=debug".
+    #[arg(long, global = true, value_enum, default_value_t)]
+    log_format: LogFormat,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the scheduler with its storage, and a worker on request.
+    Serve(serve::ServeArgs),
+    /// Run a worker for a scheduler that is elsewhere.
+    Worker(worker::WorkerArgs),
+    /// Look at configurations.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Build and look at policies.
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell that will read it.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For eyes.
+    #[default]
+    Table,
+    /// For programs; the form is kept between versions.
+    Json,
+}
+
+/// Why a command failed, and so what the process ends with.
+#[derive(Debug)]
+enum Failure {
+    /// The flags or the configuration are wrong.
+    Usage(String),
+    /// It was started, and something failed.
+    Run(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Run(error)
+    }
+}
+
+impl From<crate::config::ConfigError> for Failure {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// Runs the program with these arguments, the first being its name, and says what the process ends with.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            // Help and version are "errors" of clap's that belong on standard output and are no failure. When even
+            // printing fails, there is nobody left to tell.
+            let _ = refusal.print();
+            return ExitCode::from(if refusal.use_stderr() { EXIT_USAGE } else { 0 });
+        }
+    };
+    // First of all, so that whatever comes next has somewhere to complain.
+    if let Err(text) = logging::init(cli.log_format) {
+        eprintln!("pointsman: {text}");
+        return ExitCode::from(EXIT_USAGE);
+    }
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(text)) => {
+            eprintln!("{text}");
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(Failure::Run(error)) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(EXIT_FAILURE)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Worker(args) => worker::run(args),
+        Command::Config(command) => config::run(command),
+        Command::Policy(command) => policy::run(command),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "pointsman", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}

@@ -1,1 +1,2 @@
 //! Worker front ends.
+pub mod synchronize;

@@ -1,0 +1,111 @@
+//! Latest-state cells: what an operation's watchers see.
+//!
+//! A cell holds the newest state only. A slow reader skips states and costs nothing, an older state can't overtake a
+//! newer one, and there is neither a task nor a queue per stream.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::Stream;
+use pointsman_proto::longrunning::Operation;
+use pointsman_scheduler::ids::OperationId;
+use tonic::Status;
+
+use super::Driver;
+
+/// The latest state of one operation.
+#[derive(Debug, Default)]
+pub(crate) struct Cell(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// 0 while there is none.
+    sequence: u64,
+    operation: Arc<Operation>,
+    /// The server stops: streams end, the operation goes on.
+    closing: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Cell {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a state, unless a newer one is shown already.
+    pub(crate) fn show(&self, sequence: u64, operation: Arc<Operation>) {
+        let wakers = {
+            let mut state = self.state();
+            if sequence <= state.sequence {
+                return;
+            }
+            (state.sequence, state.operation) = (sequence, operation);
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends all streams.
+    pub(crate) fn close(&self) {
+        let wakers = {
+            let mut state = self.state();
+            state.closing = true;
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The latest state; `None` in the instant before the first.
+    pub(crate) fn latest(&self) -> Option<Arc<Operation>> {
+        let state = self.state();
+        (state.sequence > 0).then(|| state.operation.clone())
+    }
+}
+
+/// An operation's states, newest first come, to the last.
+#[derive(Debug)]
+pub struct OperationStream {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) id: OperationId,
+    pub(crate) cell: Arc<Cell>,
+    pub(crate) seen: u64,
+    pub(crate) ended: bool,
+}
+
+impl Stream for OperationStream {
+    type Item = Result<Operation, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let cell = self.cell.clone();
+        let mut state = cell.state();
+        if state.sequence > self.seen {
+            self.seen = state.sequence;
+            self.ended = state.operation.done;
+            return Poll::Ready(Some(Ok((*state.operation).clone())));
+        }
+        if state.closing {
+            self.ended = true;
+            // Never OK before done: clients take that for a broken server, this for a reason to ask again.
+            let text = "the scheduler is shutting down; the operation goes on: call WaitExecution with its name again";
+            return Poll::Ready(Some(Err(Status::unavailable(text))));
+        }
+        if !state.wakers.iter().any(|w| w.will_wake(cx.waker())) {
+            state.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for OperationStream {
+    fn drop(&mut self) {
+        let done = self.cell.latest().is_some_and(|o| o.done);
+        if !done {
+            self.driver.unwatch(self.id);
+        }
+    }
+}

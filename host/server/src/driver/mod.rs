@@ -1,0 +1,433 @@
+//! The core's driver: turns calls and timers into events, and effects into what callers see.
+//!
+//! The core sits behind one mutex, held for one step. Under it nothing is awaited, encoded or called; what a step
+//! brings about is taken along and delivered without the lock. Deliveries of two steps may so cross: an operation's
+//! states carry a sequence, and each poll is answered once.
+
+mod cell;
+mod clock;
+mod payload;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pointsman_proto::longrunning::Operation;
+use pointsman_proto::{pack, rev2, rpc};
+use pointsman_scheduler::effect::{Effect, End, OperationStage, Output, Refusal, Reply};
+use pointsman_scheduler::event::{Event, Poll, Report, Submit, WorkerSpec};
+use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
+use pointsman_scheduler::properties::{Asked, Schema};
+use pointsman_scheduler::route::Route;
+use pointsman_scheduler::scheduler::{Config, Scheduler};
+use pointsman_scheduler::time::Time;
+use pointsman_scheduler::views::Counts;
+use prost_types::Any;
+use slotmap::SecondaryMap;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use cell::Cell;
+pub use cell::OperationStream;
+pub use clock::{Clock, timestamp};
+pub use payload::{Payload, cached, done_at_once, failed};
+
+/// Owns the core.
+#[derive(Debug)]
+pub struct Driver {
+    core: Mutex<Core>,
+    clock: Clock,
+    schema: Arc<Schema>,
+    next_poll: AtomicU64,
+    /// Wakes the timer when something is due sooner than it thinks.
+    sooner: Notify,
+}
+
+#[derive(Debug)]
+struct Core {
+    scheduler: Scheduler,
+    payloads: SecondaryMap<TaskId, Arc<Payload>>,
+    cells: SecondaryMap<OperationId, Arc<Cell>>,
+    polls: hashbrown::HashMap<PollId, oneshot::Sender<PollAnswer>>,
+    out: Output,
+    /// When the timer will look.
+    timer_at: Option<Time>,
+    /// No new work: the server stops.
+    closing: bool,
+}
+
+/// What a worker's call is told.
+#[derive(Clone, Debug)]
+pub enum PollAnswer {
+    /// Run this.
+    Execute(Arc<Payload>),
+    /// Go on.
+    Continue,
+    /// Do nothing.
+    Idle,
+    /// A newer call has taken this one's place.
+    Superseded,
+    /// There are as many workers as there may be.
+    TooManyWorkers,
+}
+
+/// An action to submit, as routed.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Digest of the Action, for the core.
+    pub digest: ActionDigest,
+    /// What is kept of it.
+    pub payload: Payload,
+    /// The decision.
+    pub route: Arc<Route>,
+    /// Its properties, typed.
+    pub asked: Asked,
+}
+
+/// A worker's call.
+#[derive(Clone, Debug)]
+pub struct WorkerCall {
+    /// Identity.
+    pub worker: Arc<str>,
+    /// What it is.
+    pub spec: Arc<WorkerSpec>,
+    /// What it does.
+    pub report: Report,
+    /// The result, if it has one.
+    pub response: Option<rev2::ExecuteResponse>,
+    /// It wants no more work.
+    pub prefer_idle: bool,
+    /// How long the answer may be put off while there is no work.
+    pub wait: Duration,
+}
+
+/// What is delivered without the lock.
+#[derive(Debug)]
+enum Delivery {
+    Show { cell: Arc<Cell>, sequence: u64, name: Arc<str>, payload: Arc<Payload>, what: What },
+    Answer(oneshot::Sender<PollAnswer>, PollAnswer),
+}
+
+#[derive(Debug)]
+enum What {
+    Stage(OperationStage),
+    End(End),
+}
+
+impl Driver {
+    /// A driver of an empty core.
+    pub fn new(config: Config, schema: Arc<Schema>) -> Arc<Self> {
+        Arc::new(Self {
+            core: Mutex::new(Core {
+                scheduler: Scheduler::new(config, schema.clone()),
+                payloads: SecondaryMap::new(),
+                cells: SecondaryMap::new(),
+                polls: hashbrown::HashMap::new(),
+                out: Output::default(),
+                timer_at: None,
+                closing: false,
+            }),
+            clock: Clock::start(),
+            schema,
+            next_poll: AtomicU64::new(0),
+            sooner: Notify::new(),
+        })
+    }
+
+    /// The clock of the core.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The property schema.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Lets time pass until `shutdown`.
+    pub async fn run_timer(self: Arc<Self>, shutdown: CancellationToken) {
+        loop {
+            let next = {
+                let mut core = self.lock();
+                core.timer_at = core.scheduler.next_deadline();
+                core.timer_at
+            };
+            let due = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(self.clock.instant(at).into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => self.step(Event::Deadline, None, |_, _| ()),
+                () = self.sooner.notified() => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // A panic inside a step is a bug of the core; going on serves more builds than stopping does.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One step; `also` happens under the same lock, right after it and before its effects are looked at.
+    fn step<T>(
+        &self,
+        event: Event,
+        response: Option<&rev2::ExecuteResponse>,
+        also: impl FnOnce(&mut Core, &[Effect]) -> T,
+    ) -> T {
+        let (deliveries, result) = {
+            let mut guard = self.lock();
+            let core = &mut *guard;
+            let mut out = std::mem::take(&mut core.out);
+            core.scheduler.step(self.clock.now(), event, &mut out);
+            let result = also(core, &out.effects);
+            let deliveries = core.deliveries(&out.effects);
+            out.clear();
+            core.out = out;
+            let next = core.scheduler.next_deadline();
+            if next.is_some_and(|n| core.timer_at.is_none_or(|t| n < t)) {
+                core.timer_at = next;
+                self.sooner.notify_one();
+            }
+            (deliveries, result)
+        };
+        deliver(deliveries, response);
+        result
+    }
+
+    // === Clients ===
+
+    /// Queues an action, or joins it to one in flight.
+    ///
+    /// # Errors
+    /// A bound is reached.
+    pub fn submit(self: &Arc<Self>, submission: Submission) -> Result<OperationStream, Refusal> {
+        let Submission { digest, payload, route, asked } = submission;
+        let name: Arc<str> = uuid::Uuid::new_v4().to_string().into();
+        let instance = payload.instance_name.clone();
+        let submit = Event::Submit(Submit { name, instance, digest, route, asked });
+        let accepted = self.step(submit, None, |core, effects| {
+            effects.iter().find_map(|effect| match effect {
+                Effect::Submitted { operation, task, joined } => {
+                    if !joined {
+                        core.payloads.insert(*task, Arc::new(payload));
+                    }
+                    let cell = Arc::new(Cell::default());
+                    core.cells.insert(*operation, cell.clone());
+                    Some(Ok((*operation, cell)))
+                }
+                Effect::Refused(refusal) => Some(Err(*refusal)),
+                _ => None,
+            })
+        });
+        match accepted {
+            Some(Ok((id, cell))) => Ok(OperationStream { driver: self.clone(), id, cell, seen: 0, ended: false }),
+            Some(Err(refusal)) => Err(refusal),
+            // The core answers every submission with one of the two.
+            None => Err(Refusal::QueueFull(self.counts().queued)),
+        }
+    }
+
+    /// The states of the operation of that name from now on, if there is one.
+    pub fn watch(self: &Arc<Self>, name: &str) -> Option<OperationStream> {
+        let (id, cell) = self.find(name)?;
+        self.step(Event::Watch(id), None, |_, _| ());
+        Some(OperationStream { driver: self.clone(), id, cell, seen: 0, ended: false })
+    }
+
+    pub(crate) fn unwatch(&self, id: OperationId) {
+        self.step(Event::Unwatch(id), None, |_, _| ());
+    }
+
+    /// The latest state of the operation of that name, if there is one.
+    pub fn operation(&self, name: &str) -> Option<Arc<Operation>> {
+        self.find(name)?.1.latest()
+    }
+
+    /// Ends the operation of that name. `false`: there is none.
+    pub fn cancel(&self, name: &str) -> bool {
+        let Some((id, _)) = self.find(name) else { return false };
+        self.step(Event::Cancel(id), None, |_, _| ());
+        true
+    }
+
+    fn find(&self, name: &str) -> Option<(OperationId, Arc<Cell>)> {
+        let core = self.lock();
+        let id = core.scheduler.operation(name)?;
+        Some((id, core.cells.get(id)?.clone()))
+    }
+
+    /// Up to `at_most` operations whose names come after `after`, by name.
+    pub fn operations(&self, after: &str, at_most: usize) -> Vec<Arc<Operation>> {
+        let cells: std::collections::BTreeMap<Arc<str>, Arc<Cell>> = {
+            let core = self.lock();
+            let all = core.scheduler.operations().filter(|(_, o)| &*o.name > after);
+            all.filter_map(|(id, o)| Some((o.name.clone(), core.cells.get(id)?.clone()))).collect()
+        };
+        cells.values().filter_map(|c| c.latest()).take(at_most).collect()
+    }
+
+    // === Workers ===
+
+    /// One call of a worker; answered when there is something to say.
+    pub async fn poll(self: &Arc<Self>, call: WorkerCall) -> PollAnswer {
+        let WorkerCall { worker, spec, report, response, prefer_idle, wait } = call;
+        let poll = PollId(self.next_poll.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        let closing = {
+            let mut core = self.lock();
+            core.polls.insert(poll, answer);
+            core.closing
+        };
+        let wait_until = self.clock.now() + if closing { Duration::ZERO } else { wait };
+        let prefer_idle = prefer_idle || closing;
+        let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, wait_until });
+        let dropped = DroppedPoll { driver: self, poll };
+        self.step(event, response.as_ref(), |_, _| ());
+        let answer = answered.await;
+        std::mem::forget(dropped);
+        // The sender is dropped unused only with the driver.
+        answer.unwrap_or(PollAnswer::Idle)
+    }
+
+    // === Policies ===
+
+    /// Queued actions that arrived after the one of that sequence.
+    pub fn queued_after(&self, sequence: Option<u64>, at_most: usize) -> Vec<(u64, TaskId, Arc<Payload>)> {
+        let core = self.lock();
+        let tasks = core.scheduler.queued_after(sequence).take(at_most);
+        tasks.filter_map(|(s, id, _)| Some((s, id, core.payloads.get(id)?.clone()))).collect()
+    }
+
+    /// Puts a new decision in force for a queued action; nothing happens if it is not queued any more.
+    pub fn reroute(&self, task: TaskId, route: Arc<Route>, asked: Asked, payload: Payload) {
+        // The payload first: the step may hand the task to a worker.
+        {
+            let mut core = self.lock();
+            if !core.scheduler.task(task).is_some_and(pointsman_scheduler::task::Task::is_queued) {
+                return;
+            }
+            core.payloads.insert(task, Arc::new(payload));
+        }
+        self.step(Event::Reroute { task, route, asked }, None, |_, _| ());
+    }
+
+    /// Ends a queued action that a policy refuses now.
+    pub fn refuse(&self, task: TaskId, reason: &str) {
+        self.step(Event::Refuse { task, reason: reason.into() }, None, |_, _| ());
+    }
+
+    // === Views and end ===
+
+    /// Counts of what there is.
+    pub fn counts(&self) -> Counts {
+        self.lock().scheduler.counts()
+    }
+
+    /// Ends all streams with UNAVAILABLE and all waiting polls with idle. What is queued stays.
+    pub fn close(&self) {
+        let (cells, polls) = {
+            let mut core = self.lock();
+            core.closing = true;
+            let cells: Vec<Arc<Cell>> = core.cells.values().cloned().collect();
+            (cells, core.polls.drain().collect::<Vec<_>>())
+        };
+        cells.iter().for_each(|c| c.close());
+        for (poll, answer) in polls {
+            self.step(Event::PollDropped(poll), None, |_, _| ());
+            // The caller may have gone.
+            _ = answer.send(PollAnswer::Idle);
+        }
+    }
+}
+
+impl Core {
+    /// Looks up what the effects speak of, while it is still there.
+    fn deliveries(&mut self, effects: &[Effect]) -> Vec<Delivery> {
+        let mut deliveries = Vec::with_capacity(effects.len());
+        for effect in effects {
+            match effect {
+                Effect::Submitted { .. } | Effect::Refused(_) => {}
+                Effect::Stage { operation, task, sequence, stage } => {
+                    deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
+                }
+                Effect::Finished { operation, task, sequence, end } => {
+                    deliveries.extend(self.show(*operation, *task, *sequence, What::End(end.clone())));
+                }
+                Effect::Forgotten(operation) => _ = self.cells.remove(*operation),
+                Effect::Dropped(task) => _ = self.payloads.remove(*task),
+                Effect::Reply { poll, reply } => {
+                    let answer = match reply {
+                        Reply::Execute(task) => match self.payloads.get(*task) {
+                            Some(payload) => PollAnswer::Execute(payload.clone()),
+                            None => PollAnswer::Idle,
+                        },
+                        Reply::Continue => PollAnswer::Continue,
+                        Reply::Idle => PollAnswer::Idle,
+                        Reply::Superseded => PollAnswer::Superseded,
+                        Reply::TooManyWorkers => PollAnswer::TooManyWorkers,
+                    };
+                    deliveries.extend(self.polls.remove(poll).map(|to| Delivery::Answer(to, answer)));
+                }
+            }
+        }
+        deliveries
+    }
+
+    fn show(&self, operation: OperationId, task: TaskId, sequence: u64, what: What) -> Option<Delivery> {
+        let cell = self.cells.get(operation)?.clone();
+        let payload = self.payloads.get(task)?.clone();
+        let name = self.scheduler.operation_by_id(operation)?.name.clone();
+        Some(Delivery::Show { cell, sequence, name, payload, what })
+    }
+}
+
+fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) {
+    let mut reported: Option<Any> = None;
+    for delivery in deliveries {
+        match delivery {
+            Delivery::Answer(to, answer) => {
+                // Its caller may have gone; the core hears of that from the guard.
+                _ = to.send(answer);
+            }
+            Delivery::Show { cell, sequence, name, payload, what } => {
+                let operation = match what {
+                    What::Stage(stage) => payload.ongoing(&name, &stage),
+                    What::End(End::Reported) => {
+                        // Encoded once for all operations that share the execution.
+                        let any = reported.get_or_insert_with(|| response.map(pack).unwrap_or_default());
+                        payload.done(&name, any.clone())
+                    }
+                    What::End(end) => payload.done(&name, pack(&ended(&end))),
+                };
+                cell.show(sequence, Arc::new(operation));
+            }
+        }
+    }
+}
+
+/// The answer when no worker gave one.
+fn ended(end: &End) -> rev2::ExecuteResponse {
+    match end {
+        End::Reported | End::Cancelled => failed(rpc::Code::Cancelled, "the operation was cancelled", Vec::new()),
+        // Clients retry UNAVAILABLE and INTERNAL: not what an action needs that has used up its attempts.
+        End::GaveUp(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
+        End::Refused(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
+    }
+}
+
+/// Tells the core when the caller of a poll has gone.
+struct DroppedPoll<'a> {
+    driver: &'a Driver,
+    poll: PollId,
+}
+
+impl Drop for DroppedPoll<'_> {
+    fn drop(&mut self) {
+        self.driver.lock().polls.remove(&self.poll);
+        self.driver.step(Event::PollDropped(self.poll), None, |_, _| ());
+    }
+}

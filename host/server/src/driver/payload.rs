@@ -1,0 +1,98 @@
+//! What the driver keeps of an action beside the core's task, and the messages made of it.
+
+use std::sync::Arc;
+
+use pointsman_policy::ActionFacts;
+use pointsman_proto::longrunning::{Operation, operation};
+use pointsman_proto::rev2::execution_stage;
+use pointsman_proto::rev2::{
+    Action, ActionResult, Digest, ExecuteOperationMetadata, ExecuteResponse, ExecutedActionMetadata, RequestMetadata,
+};
+use pointsman_proto::{pack, rpc};
+use pointsman_scheduler::effect::OperationStage;
+use prost_types::{Any, Timestamp};
+
+/// An accepted action: all that a worker is sent, and all that deciding anew takes.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// As the client sent it; it may not match `action`, whose platform and timeout are the route's.
+    pub action_digest: Digest,
+    /// REv2 `DigestFunction.Value`.
+    pub digest_function: i32,
+    /// As the client sent it.
+    pub instance_name: Arc<str>,
+    /// With the route's platform and timeout.
+    pub action: Action,
+    /// The client's, if it sent any.
+    pub request_metadata: Option<RequestMetadata>,
+    /// Which policy decided what: `pointsman.v1.RoutingDecision`.
+    pub decision: Any,
+    /// When the action arrived.
+    pub queued_timestamp: Timestamp,
+    /// What the policy was told.
+    pub facts: Arc<ActionFacts>,
+}
+
+impl Payload {
+    fn metadata(&self, stage: execution_stage::Value, worker: &str) -> ExecuteOperationMetadata {
+        ExecuteOperationMetadata {
+            stage: stage.into(),
+            action_digest: Some(self.action_digest.clone()),
+            digest_function: self.digest_function,
+            partial_execution_metadata: Some(ExecutedActionMetadata {
+                worker: worker.to_owned(),
+                queued_timestamp: Some(self.queued_timestamp),
+                auxiliary_metadata: vec![self.decision.clone()],
+                ..ExecutedActionMetadata::default()
+            }),
+            ..ExecuteOperationMetadata::default()
+        }
+    }
+
+    /// The operation while it goes on.
+    pub(crate) fn ongoing(&self, name: &str, stage: &OperationStage) -> Operation {
+        let metadata = match stage {
+            OperationStage::Queued => self.metadata(execution_stage::Value::Queued, ""),
+            OperationStage::Executing { host } => self.metadata(execution_stage::Value::Executing, host),
+        };
+        Operation { name: name.to_owned(), metadata: Some(pack(&metadata)), done: false, result: None }
+    }
+
+    /// The operation when it is over.
+    pub(crate) fn done(&self, name: &str, response: Any) -> Operation {
+        let metadata = self.metadata(execution_stage::Value::Completed, "");
+        done(name, &metadata, response)
+    }
+}
+
+fn done(name: &str, metadata: &ExecuteOperationMetadata, response: Any) -> Operation {
+    Operation {
+        name: name.to_owned(),
+        metadata: Some(pack(metadata)),
+        done: true,
+        result: Some(operation::Result::Response(response)),
+    }
+}
+
+/// An operation that was over before it was queued: a cached result, or one that can't be.
+pub fn done_at_once(name: &str, action_digest: Digest, digest_function: i32, response: &ExecuteResponse) -> Operation {
+    let metadata = ExecuteOperationMetadata {
+        stage: execution_stage::Value::Completed.into(),
+        action_digest: Some(action_digest),
+        digest_function,
+        ..ExecuteOperationMetadata::default()
+    };
+    done(name, &metadata, pack(response))
+}
+
+/// An answer that is an error. In the response, not as the RPC's status: only so all clients find details.
+pub fn failed(code: rpc::Code, message: impl Into<String>, details: Vec<Any>) -> ExecuteResponse {
+    let status = rpc::Status { code: code.into(), message: message.into(), details };
+    ExecuteResponse { status: Some(status), ..ExecuteResponse::default() }
+}
+
+/// An answer from the action cache.
+pub fn cached(result: ActionResult) -> ExecuteResponse {
+    let message = "found in the action cache".to_owned();
+    ExecuteResponse { result: Some(result), cached_result: true, message, ..ExecuteResponse::default() }
+}

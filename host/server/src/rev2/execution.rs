@@ -1,0 +1,190 @@
+//! `Execution`: from an Execute call to a queued action.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, stream};
+use pointsman_proto::longrunning::Operation;
+use pointsman_proto::rev2::execution_server::Execution;
+use pointsman_proto::rev2::{self, Action, Command, ExecuteRequest, WaitExecutionRequest};
+use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
+use pointsman_proto::pack;
+use pointsman_scheduler::ids::ActionDigest;
+use pointsman_storage::{Digest, DigestFunction, Storage, StorageError};
+use prost::Message;
+use tonic::{Request, Response, Status};
+
+use super::instance_name;
+use super::metadata::request_metadata;
+use super::status;
+use crate::driver::{Driver, Payload, Submission, cached, done_at_once, failed, timestamp};
+use crate::routing::{self, Arrival, Router};
+
+/// The service.
+#[derive(Clone)]
+pub struct ExecutionService {
+    driver: Arc<Driver>,
+    router: Arc<Router>,
+    storage: Arc<dyn Storage>,
+    command_max_bytes: u64,
+}
+
+/// Bytes of an Action: REv2 gives none, real ones have some hundred.
+const ACTION_MAX_BYTES: u64 = 1 << 20;
+
+type OperationStream = Pin<Box<dyn Stream<Item = Result<Operation, Status>> + Send>>;
+
+/// Why an action isn't queued.
+enum NotQueued {
+    /// It is over at once, by this answer.
+    Done(Box<rev2::ExecuteResponse>),
+    /// The call fails.
+    Failed(Status),
+}
+
+impl From<Status> for NotQueued {
+    fn from(status: Status) -> Self {
+        Self::Failed(status)
+    }
+}
+
+impl ExecutionService {
+    /// The service over these.
+    pub fn new(driver: Arc<Driver>, router: Arc<Router>, storage: Arc<dyn Storage>, command_max_bytes: u64) -> Self {
+        Self { driver, router, storage, command_max_bytes }
+    }
+
+    async fn submission(
+        &self,
+        request: &ExecuteRequest,
+        digest: &Digest,
+        metadata: Option<rev2::RequestMetadata>,
+    ) -> Result<Submission, NotQueued> {
+        let action: Action = self.load("Action", digest, ACTION_MAX_BYTES).await?;
+        self.router.check(&action)?;
+        if !request.skip_cache_lookup && !action.do_not_cache {
+            self.look_up(&request.instance_name, digest).await?;
+        }
+        let command: Option<Command> = match self.router.wants_command(&action) {
+            true => {
+                let digest = digest_field(digest.function(), "Action.command_digest", action.command_digest.as_ref())?;
+                Some(self.load("Command", &digest, self.command_max_bytes).await?)
+            }
+            false => None,
+        };
+        let facts = Arc::new(routing::facts(&Arrival {
+            instance_name: &request.instance_name,
+            digest: &digest.to_string(),
+            action: &action,
+            priority: request.execution_policy.as_ref().map_or(0, |p| p.priority),
+            skip_cache_lookup: request.skip_cache_lookup,
+            metadata: metadata.as_ref(),
+            command: command.as_ref(),
+        }));
+        let routed = self.router.route(&facts)?;
+        Ok(Submission {
+            digest: ActionDigest {
+                function: digest.function().to_proto().into(),
+                hash: digest.hash_bytes().into(),
+                size_bytes: digest.size_bytes() as i64,
+            },
+            payload: Payload {
+                action_digest: digest.to_proto(),
+                digest_function: digest.function().to_proto().into(),
+                instance_name: facts.instance_name.clone(),
+                action: routing::routed_action(&action, &routed),
+                request_metadata: metadata,
+                decision: routed.decision,
+                queued_timestamp: timestamp(self.driver.clock().now()),
+                facts,
+            },
+            route: routed.route,
+            asked: routed.asked,
+        })
+    }
+
+    /// Ends the call with the cached result, if there is one.
+    async fn look_up(&self, instance_name: &str, digest: &Digest) -> Result<(), NotQueued> {
+        match self.storage.get_action_result(instance_name, digest).await {
+            // Clients ignore a cached failure, so it is executed again.
+            Ok(Some(result)) if result.exit_code == 0 => Err(NotQueued::Done(Box::new(cached(result)))),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // A cache that can't be read costs an execution, not a build.
+                tracing::warn!(%digest, %error, "the action cache could not be read; the action is executed");
+                Ok(())
+            }
+        }
+    }
+
+    async fn load<M: Message + Default>(&self, what: &str, digest: &Digest, max_bytes: u64) -> Result<M, NotQueued> {
+        let bytes = match self.storage.read_blob(digest, max_bytes).await {
+            Ok(bytes) => bytes,
+            Err(StorageError::NotFound { .. }) => return Err(NotQueued::Done(Box::new(missing(what, digest)))),
+            Err(StorageError::TooLarge { .. }) => {
+                let text = format!("the {what} {digest} is larger than {max_bytes} bytes, the most that is read");
+                return Err(Status::invalid_argument(text).into());
+            }
+            Err(error) => return Err(status::from_storage(&error).into()),
+        };
+        M::decode(bytes).map_err(|error| {
+            Status::invalid_argument(format!("the blob {digest} is not a valid {what} message: {error}")).into()
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Execution for ExecutionService {
+    type ExecuteStream = OperationStream;
+    type WaitExecutionStream = OperationStream;
+
+    async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<OperationStream>, Status> {
+        let metadata = request_metadata(request.metadata());
+        let request = request.into_inner();
+        instance_name::validate(&request.instance_name)?;
+        let function =
+            DigestFunction::from_proto(request.digest_function).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let digest = digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
+        match self.submission(&request, &digest, metadata).await {
+            Ok(submission) => match self.driver.submit(submission) {
+                Ok(stream) => Ok(Response::new(Box::pin(stream))),
+                Err(refusal) => Err(Status::resource_exhausted(refusal.to_string())),
+            },
+            Err(NotQueued::Failed(status)) => Err(status),
+            Err(NotQueued::Done(response)) => {
+                let name = uuid::Uuid::new_v4().to_string();
+                let function = function.to_proto().into();
+                let operation = done_at_once(&name, digest.to_proto(), function, &response);
+                Ok(Response::new(Box::pin(stream::iter([Ok(operation)]))))
+            }
+        }
+    }
+
+    async fn wait_execution(
+        &self,
+        request: Request<WaitExecutionRequest>,
+    ) -> Result<Response<OperationStream>, Status> {
+        let name = request.into_inner().name;
+        let stream = self.driver.watch(&name).ok_or_else(|| super::operations::unknown(&name))?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+fn digest_field(function: DigestFunction, field: &'static str, digest: Option<&rev2::Digest>) -> Result<Digest, Status> {
+    let digest = Digest::from_field(function, field, digest);
+    digest.map_err(|e| Status::invalid_argument(format!("{field}: {e}")))
+}
+
+/// A blob is missing. In the response, the one place where all clients look: they upload it and ask again.
+fn missing(what: &str, digest: &Digest) -> rev2::ExecuteResponse {
+    let details = PreconditionFailure {
+        violations: vec![precondition_failure::Violation {
+            r#type: "MISSING".to_owned(),
+            subject: format!("blobs/{digest}"),
+            description: format!("the {what} is not in the storage"),
+        }],
+    };
+    let text = format!("the {what} {digest} is not in the storage: upload it and execute again");
+    failed(rpc::Code::FailedPrecondition, text, vec![pack(&details)])
+}
+

@@ -1,0 +1,321 @@
+//! From a client's action to a route: facts, policy, property schema.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pointsman_policy::{ActionFacts, CommandFacts, Decision, Runtime, Trigger};
+use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
+use pointsman_proto::{pack, v1};
+use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
+use pointsman_scheduler::route::{Exclusivity, Property, Route, SizeClass};
+use prost_types::Any;
+use tonic::Status;
+
+use crate::config::Config;
+
+/// Decides where actions go.
+#[derive(Debug)]
+pub struct Router {
+    policies: Arc<Runtime>,
+    schema: Arc<Schema>,
+    properties_max: usize,
+    default_timeout: Duration,
+    maximum_timeout: Duration,
+    /// Unknown keys that the log has named.
+    warned: Mutex<BTreeSet<Arc<str>>>,
+}
+
+/// An action as routed.
+#[derive(Clone, Debug)]
+pub struct Routed {
+    /// The decision.
+    pub route: Arc<Route>,
+    /// Its properties, typed.
+    pub asked: Asked,
+    /// How long the action may execute.
+    pub timeout: Duration,
+    /// `pointsman.v1.RoutingDecision`.
+    pub decision: Any,
+}
+
+/// The log names so many different unknown keys.
+const WARNED_KEYS_MAX: usize = 1000;
+
+/// What is known of an action when it arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// As the client sent it.
+    pub instance_name: &'a str,
+    /// `HASH/SIZE`.
+    pub digest: &'a str,
+    /// The Action.
+    pub action: &'a Action,
+    /// `ExecutionPolicy.priority`.
+    pub priority: i32,
+    /// `ExecuteRequest.skip_cache_lookup`.
+    pub skip_cache_lookup: bool,
+    /// What the client said of itself.
+    pub metadata: Option<&'a RequestMetadata>,
+    /// The Command, if a policy wants it.
+    pub command: Option<&'a Command>,
+}
+
+impl Router {
+    /// A router for that configuration.
+    pub fn new(config: &Config, schema: Arc<Schema>, policies: Arc<Runtime>) -> Self {
+        Self {
+            policies,
+            schema,
+            properties_max: config.limits.properties_per_action_max as usize,
+            default_timeout: config.timers.default_action_timeout,
+            maximum_timeout: config.timers.maximum_action_timeout,
+            warned: Mutex::default(),
+        }
+    }
+
+    /// Whether facts need the Command.
+    pub fn wants_command(&self, action: &Action) -> bool {
+        self.policies.wants_command(action.platform.is_some())
+    }
+
+    /// Checks what can be checked before anybody is asked.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, saying what is wrong.
+    pub fn check(&self, action: &Action) -> Result<(), Status> {
+        if let Some(platform) = &action.platform {
+            check_sorted(platform).map_err(|text| Status::invalid_argument(format!("Action.platform: {text}")))?;
+            let count = platform.properties.len();
+            if count > self.properties_max {
+                return Err(Status::invalid_argument(format!(
+                    "the Action has {count} platform properties, {} are allowed (limits.properties_per_action)",
+                    self.properties_max
+                )));
+            }
+        }
+        if let Some(timeout) = action.timeout {
+            self.check_timeout(Duration::try_from(timeout).map_err(|_| {
+                Status::invalid_argument(format!(
+                    "Action.timeout of {} s and {} ns is negative or malformed",
+                    timeout.seconds, timeout.nanos
+                ))
+            })?)?;
+        }
+        Ok(())
+    }
+
+    fn check_timeout(&self, timeout: Duration) -> Result<(), Status> {
+        if timeout > self.maximum_timeout {
+            return Err(Status::invalid_argument(format!(
+                "the action asks for a timeout of {}, {} is the most that is allowed (timers.maximum_action_timeout)",
+                humantime::format_duration(timeout),
+                humantime::format_duration(self.maximum_timeout)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Decides about an action.
+    ///
+    /// # Errors
+    /// The policy's rejection, or what is wrong with its decision. Each names the policy.
+    pub fn route(&self, facts: &Arc<ActionFacts>) -> Result<Routed, Status> {
+        let decision = self.policies.route(facts, wishes(facts));
+        if let Some(rejection) = &decision.rejection {
+            let help = rejection.help.as_ref().map(|h| format!("; {h}")).unwrap_or_default();
+            let text = format!("rejected by policy {}: {}{help}", decision.policy, rejection.reason);
+            return Err(Status::new(rejection.code.grpc().into(), text));
+        }
+        let by = |what: String| Status::failed_precondition(format!("{what} (routed by policy {})", decision.policy));
+        if let Some(what) = not_served(&decision.route) {
+            return Err(by(what.to_owned()));
+        }
+        let asked = self.schema.action(&decision.route.platform).map_err(|e| by(property_help(&e)))?;
+        self.warn_of_unknown(&asked);
+        let timeout = match decision.route.timeout {
+            Some(timeout) => {
+                self.check_timeout(timeout).map_err(|e| by(e.message().to_owned()))?;
+                timeout
+            }
+            None => self.default_timeout,
+        };
+        let message = pack(&routing_decision(&decision));
+        Ok(Routed { route: Arc::new(decision.route), asked, timeout, decision: message })
+    }
+
+    fn warn_of_unknown(&self, asked: &Asked) {
+        if asked.unknown.is_empty() {
+            return;
+        }
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in &asked.unknown {
+            if warned.len() < WARNED_KEYS_MAX && warned.insert(key.clone()) {
+                tracing::warn!(
+                    key = &**key,
+                    "actions ask for a platform property that supported_platform_properties doesn't have"
+                );
+            }
+        }
+    }
+}
+
+/// The action with the platform and the timeout that were decided.
+pub fn routed_action(action: &Action, routed: &Routed) -> Action {
+    let properties = routed.route.platform.iter().map(|p| platform::Property {
+        name: p.name.to_string(),
+        value: p.value.to_string(),
+    });
+    Action {
+        platform: Some(Platform { properties: properties.collect() }),
+        // Workers are always told one: Buildbarn's refuse an action without.
+        timeout: prost_types::Duration::try_from(routed.timeout).ok(),
+        ..detached(action)
+    }
+}
+
+/// A copy that shares no memory with the network buffer which the message came in.
+fn detached(action: &Action) -> Action {
+    Action { salt: bytes::Bytes::copy_from_slice(&action.salt), ..action.clone() }
+}
+
+/// The facts of an action that has arrived.
+pub fn facts(arrival: &Arrival<'_>) -> ActionFacts {
+    let Arrival { action, metadata, .. } = *arrival;
+    let text = |field: fn(&RequestMetadata) -> &str| metadata.map_or("", field).into();
+    let tool = metadata.and_then(|m| m.tool_details.as_ref());
+    ActionFacts {
+        instance_name: arrival.instance_name.into(),
+        digest: arrival.digest.into(),
+        platform: action.platform.as_ref().map(properties),
+        priority: arrival.priority,
+        timeout: action.timeout.and_then(|t| Duration::try_from(t).ok()),
+        do_not_cache: action.do_not_cache,
+        skip_cache_lookup: arrival.skip_cache_lookup,
+        tool_name: tool.map_or("", |t| &t.tool_name).into(),
+        tool_version: tool.map_or("", |t| &t.tool_version).into(),
+        invocation_id: text(|m| &m.tool_invocation_id),
+        correlated_invocations_id: text(|m| &m.correlated_invocations_id),
+        mnemonic: text(|m| &m.action_mnemonic),
+        target_id: text(|m| &m.target_id),
+        configuration_id: text(|m| &m.configuration_id),
+        trigger: Trigger::Arrived,
+        command: arrival.command.map(command_facts),
+        now_unix_seconds: now(),
+        ..ActionFacts::default()
+    }
+}
+
+/// The same facts, for asking again about an action that is queued.
+pub fn facts_again(facts: &ActionFacts) -> ActionFacts {
+    ActionFacts { trigger: Trigger::Rerouted, now_unix_seconds: now(), ..facts.clone() }
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+fn command_facts(command: &Command) -> CommandFacts {
+    let shared = |s: &String| Arc::from(s.as_str());
+    // Newer clients name outputs once; older ones by files and directories.
+    let outputs: Vec<Arc<str>> = match command.output_paths.is_empty() {
+        false => command.output_paths.iter().map(shared).collect(),
+        true => legacy_outputs(command).map(shared).collect(),
+    };
+    CommandFacts {
+        arguments: command.arguments.iter().map(shared).collect(),
+        environment: command.environment_variables.iter().map(|v| (shared(&v.name), shared(&v.value))).collect(),
+        #[allow(deprecated)]
+        platform: command.platform.as_ref().map(properties).unwrap_or_default(),
+        output_paths: outputs,
+        working_directory: command.working_directory.as_str().into(),
+    }
+}
+
+#[allow(deprecated)]
+fn legacy_outputs(command: &Command) -> impl Iterator<Item = &String> {
+    command.output_files.iter().chain(&command.output_directories)
+}
+
+/// A REv2 platform as the core has it.
+pub fn properties(platform: &Platform) -> Vec<Property> {
+    platform.properties.iter().map(|p| Property::new(p.name.as_str(), p.value.as_str())).collect()
+}
+
+/// What the client wishes: the route that the first policy finds.
+fn wishes(facts: &ActionFacts) -> Route {
+    let mut route = Route {
+        platform: facts.platform.clone().unwrap_or_default(),
+        priority: facts.priority,
+        timeout: facts.timeout,
+        // REv2: an action that must not be cached must not be merged with another in flight either.
+        shared: !facts.do_not_cache,
+        ..Route::default()
+    };
+    route.sort_platform();
+    route
+}
+
+/// What this version does not do is refused, not done otherwise in silence.
+fn not_served(route: &Route) -> Option<&'static str> {
+    if route.exclusivity != Exclusivity::Shared {
+        Some("the route asks for exclusive execution, which this version does not offer")
+    } else if route.strategies.is_some() {
+        Some("the route asks for execution strategies, which this version does not offer")
+    } else if matches!(route.size, SizeClass::Smallest | SizeClass::Largest) {
+        Some("the route asks for the smallest or largest size class; this version offers only an exact one")
+    } else {
+        None
+    }
+}
+
+fn property_help(error: &PropertyError) -> String {
+    match error {
+        PropertyError::Unknown { .. } => format!(
+            "{error}; correct the action's exec_properties, or declare the key in supported_platform_properties, \
+             or set unknown_property to \"ignore\""
+        ),
+        _ => error.to_string(),
+    }
+}
+
+fn routing_decision(decision: &Decision) -> v1::RoutingDecision {
+    let strings = |list: &[Arc<str>]| list.iter().map(|s| s.to_string()).collect();
+    v1::RoutingDecision {
+        policy_name: decision.policy.name.to_string(),
+        policy_version: decision.policy.version.to_string(),
+        policy_digest: decision.policy.digest_hex.to_string(),
+        platform: decision
+            .route
+            .platform
+            .iter()
+            .map(|p| platform::Property { name: p.name.to_string(), value: p.value.to_string() })
+            .collect(),
+        pool: decision.route.pool.as_deref().unwrap_or_default().to_owned(),
+        invocation_keys: strings(&decision.route.invocation_keys),
+        priority: decision.route.priority,
+        notes: strings(&decision.route.notes),
+        fallback_reason: decision.fallback.clone().unwrap_or_default(),
+        fuel: decision.fuel,
+        generation: decision.generation,
+    }
+}
+
+/// Properties are sorted by name, then value, without doubles (REv2), so that equal platforms have equal digests.
+///
+/// # Errors
+/// The two properties that are out of order.
+pub fn check_sorted(platform: &Platform) -> Result<(), String> {
+    let pairs = platform.properties.windows(2);
+    let key = |p: &platform::Property| (p.name.clone(), p.value.clone());
+    for pair in pairs {
+        if (&pair[0].name, &pair[0].value) >= (&pair[1].name, &pair[1].value) {
+            let ((name, value), (next_name, next_value)) = (key(&pair[0]), key(&pair[1]));
+            return Err(format!(
+                "properties must be sorted by name, then value, without doubles, but '{name}'='{value}' stands \
+                 before '{next_name}'='{next_value}'"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! `pointsman serve`: which part is given to which. Reads like a dependency graph.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pointsman_policy::{Options, Runtime, Watcher};
+use pointsman_proto::DESCRIPTORS;
+use pointsman_proto::bytestream::byte_stream_server::ByteStreamServer;
+use pointsman_proto::longrunning::operations_server::OperationsServer;
+use pointsman_proto::remoteworker::operation_queue_server::OperationQueueServer;
+use pointsman_proto::rev2::action_cache_server::ActionCacheServer;
+use pointsman_proto::rev2::capabilities_server::CapabilitiesServer;
+use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressableStorageServer;
+use pointsman_proto::rev2::execution_server::ExecutionServer;
+use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
+use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, Storage};
+use pointsman_worker::WorkerConfig;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::transport::server::TcpIncoming;
+
+use crate::config::{self, Config};
+use crate::driver::Driver;
+use crate::reroute;
+use crate::rev2::action_cache::ActionCacheService;
+use crate::rev2::bytestream::ByteStreamService;
+use crate::rev2::capabilities::CapabilitiesService;
+use crate::rev2::cas::CasService;
+use crate::rev2::execution::ExecutionService;
+use crate::rev2::operations::OperationsService;
+use crate::routing::Router;
+use crate::workers::synchronize::SynchronizeService;
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The core.
+    pub driver: Arc<Driver>,
+    /// The policies.
+    pub policies: Arc<Runtime>,
+    health: tonic_health::server::HealthReporter,
+    stop: CancellationToken,
+    stop_worker: CancellationToken,
+    tasks: TaskTracker,
+    worker: Option<tokio::task::JoinHandle<()>>,
+    grace: Duration,
+    /// Watches the policy file until it is dropped.
+    _watcher: Option<Watcher>,
+}
+
+/// Serves until `shutdown`.
+///
+/// # Errors
+/// The storage, the policy or the port can't be had.
+pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let server = Server::start(&config).await?;
+    shutdown.cancelled().await;
+    server.stop().await;
+    Ok(())
+}
+
+impl Server {
+    /// Starts everything; the port is open when it returns.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        let storage = storage(config).await?;
+        let policies = Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
+        let driver = Driver::new(core(config), Arc::new(schema(config)));
+        let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone()));
+        let (changed, generation) = watch::channel(0);
+        let watcher = config.policy.file.as_deref().map(|file| watch_policy(config, file, &policies, changed));
+        let watcher = watcher.transpose()?;
+
+        // A worker that comes with the first second finds the port open: it is bound before anything is spawned.
+        let incoming = TcpIncoming::bind(config.listen)
+            .with_context(|| format!("can't listen on {}: is another server running there?", config.listen))?
+            .with_nodelay(Some(true));
+        let address = incoming.local_addr().context("the port has no address")?;
+        let (stop, stop_worker, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        tasks.spawn(driver.clone().run_timer(stop.clone()));
+        tasks.spawn(reroute::run(driver.clone(), router.clone(), generation, stop.clone()));
+
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        let limit = usize::try_from(config.limits.message_size_max_bytes).unwrap_or(usize::MAX);
+        let execution =
+            ExecutionService::new(driver.clone(), router, storage.clone(), config.limits.command_size_max_bytes);
+        let synchronize = SynchronizeService::new(
+            driver.clone(),
+            config.host_key.clone(),
+            config.timers.heartbeat,
+            config.timers.idle_poll,
+        );
+        let services = tonic::transport::Server::builder()
+            .max_concurrent_streams(config.limits.streams_per_connection_max)
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .add_service(ExecutionServer::new(execution).max_decoding_message_size(limit))
+            .add_service(OperationsServer::new(OperationsService::new(driver.clone())))
+            .add_service(CapabilitiesServer::new(CapabilitiesService::default()))
+            .add_service(
+                ContentAddressableStorageServer::new(CasService::new(storage.clone()))
+                    .max_decoding_message_size(limit)
+                    .max_encoding_message_size(usize::MAX),
+            )
+            .add_service(
+                ByteStreamServer::new(ByteStreamService::new(storage.clone())).max_decoding_message_size(limit),
+            )
+            .add_service(ActionCacheServer::new(ActionCacheService::new(storage)).max_decoding_message_size(limit))
+            .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
+            .add_service(health_service)
+            .add_service(reflection()?);
+        let until = stop.clone();
+        tasks.spawn(async move {
+            let served = services.serve_with_incoming_shutdown(incoming, until.cancelled_owned()).await;
+            if let Err(error) = served {
+                tracing::error!(%error, "the server ended");
+            }
+        });
+        let worker = config.worker.enabled.then(|| spawn_worker(config, address, stop_worker.clone()));
+        tracing::info!(%address, worker = config.worker.enabled, "serving");
+        let grace = config.timers.shutdown_grace;
+        Ok(Self { address, driver, policies, health, stop, stop_worker, tasks, worker, grace, _watcher: watcher })
+    }
+
+    /// Ends everything in order: no new work, the worker's actions, streams with UNAVAILABLE, the port.
+    pub async fn stop(mut self) {
+        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        let deadline = tokio::time::Instant::now() + self.grace;
+        self.stop_worker.cancel();
+        self.driver.close();
+        if let Some(worker) = self.worker.as_mut()
+            && tokio::time::timeout_at(deadline, &mut *worker).await.is_err()
+        {
+            tracing::warn!("the worker's actions outlast timers.shutdown_grace: they are cut off");
+            worker.abort();
+        }
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout_at(deadline, self.tasks.wait()).await.is_err() {
+            tracing::warn!("connections outlast timers.shutdown_grace: they are cut off");
+        }
+    }
+}
+
+/// A client or worker whose machine has vanished is noticed so late at most.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Bazel's own size; uploads of one blob need no more.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
+    let embedded = &config.storage;
+    let config = EmbeddedConfig {
+        max_bytes: embedded.max_size_bytes,
+        max_action_results: usize::try_from(embedded.action_cache_entries_max).unwrap_or(usize::MAX),
+        memory_max_bytes: embedded.small_blob_cache_bytes,
+        ..EmbeddedConfig::new(&embedded.dir)
+    };
+    let storage = EmbeddedStorage::open(config).await;
+    Ok(Arc::new(storage.with_context(|| format!("the storage in {} can't be opened", embedded.dir.display()))?))
+}
+
+fn options(config: &Config) -> Options {
+    let mut options = Options::default();
+    options.limits.fuel_per_call = config.policy.fuel;
+    options.limits.deadline = config.policy.deadline;
+    options.limits.memory_bytes = usize::try_from(config.policy.memory_max_bytes).unwrap_or(usize::MAX);
+    options
+}
+
+fn core(config: &Config) -> pointsman_scheduler::scheduler::Config {
+    pointsman_scheduler::scheduler::Config {
+        // The core counts from the last call, the configuration from when the next was due.
+        worker_expiry: config.timers.worker_expiry + config.timers.heartbeat,
+        abandoned: config.timers.abandoned,
+        completed_retention: config.timers.completed_retention,
+        max_attempts: config.max_attempts as usize,
+        priority_step: config.priority_step,
+        queued_tasks_max: config.limits.queued_actions_max as usize,
+        ..Default::default()
+    }
+}
+
+fn schema(config: &Config) -> Schema {
+    let types = config.platform_properties.iter().map(|(key, kind)| {
+        let kind = match kind {
+            config::PropertyType::Exact => PropertyType::Exact,
+            config::PropertyType::Minimum => PropertyType::Minimum,
+            config::PropertyType::Priority => PropertyType::Priority,
+            config::PropertyType::Ignore => PropertyType::Ignore,
+        };
+        (key.as_str().into(), kind)
+    });
+    let unknown = match config.unknown_property {
+        config::UnknownProperty::Reject => UnknownProperty::Reject,
+        config::UnknownProperty::Queue => UnknownProperty::Queue,
+        config::UnknownProperty::Ignore => UnknownProperty::Ignore,
+    };
+    Schema::new(types, unknown)
+}
+
+fn reflection() -> anyhow::Result<tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>>
+{
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .build_v1()
+        .context("the protocol descriptors can't be served")
+}
+
+/// Loads the policy file, and again whenever it changes.
+fn watch_policy(
+    config: &Config,
+    file: &Path,
+    policies: &Arc<Runtime>,
+    changed: watch::Sender<u64>,
+) -> anyhow::Result<Watcher> {
+    let text = config.policy.config.to_string();
+    Watcher::start(policies.clone(), file, text, move |installed| {
+        // Whoever reroutes may have ended with the server.
+        _ = changed.send(installed.generation);
+    })
+    .with_context(|| format!("the policy {} can't be used", file.display()))
+}
+
+fn spawn_worker(config: &Config, address: SocketAddr, stop: CancellationToken) -> tokio::task::JoinHandle<()> {
+    let own = &config.worker;
+    let mut worker = WorkerConfig::new(format!("http://{}", reachable(address)), &own.dir);
+    worker.concurrency = own.concurrency as usize;
+    worker.cache_max_bytes = own.cache_size_bytes;
+    worker.storage_patience = own.storage_patience;
+    // What the operator says replaces what the machine says, and what the schema doesn't know isn't said.
+    worker.platform.retain(|(key, _)| !own.platform.contains_key(key) && config.platform_properties.contains_key(key));
+    let said = own.platform.iter().flat_map(|(key, values)| values.iter().map(|v| (key.clone(), v.clone())));
+    worker.platform.extend(said);
+    tokio::spawn(async move {
+        if let Err(error) = pointsman_worker::run(worker, stop).await {
+            tracing::error!(%error, "the bundled worker ended; the scheduler goes on without it");
+        }
+    })
+}
+
+/// An address to connect to: a server that listens everywhere is reached on the loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() {
+            std::net::Ipv4Addr::LOCALHOST.into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    address
+}

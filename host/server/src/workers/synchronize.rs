@@ -1,0 +1,244 @@
+//! `buildbarn.remoteworker.OperationQueue`: Buildbarn's workers, and the bundled one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pointsman_proto::remoteworker::current_state::executing::ExecutionState;
+use pointsman_proto::remoteworker::current_state::{self, WorkerState};
+use pointsman_proto::remoteworker::operation_queue_server::OperationQueue;
+use pointsman_proto::remoteworker::{DesiredState, SynchronizeRequest, SynchronizeResponse, desired_state};
+use pointsman_proto::rev2::{self, ExecuteResponse};
+use pointsman_proto::{pack, rpc};
+use pointsman_scheduler::event::{Report, Stage, Verdict, WorkerSpec};
+use pointsman_scheduler::ids::ActionDigest;
+use pointsman_scheduler::properties::Schema;
+use smallvec::SmallVec;
+use tonic::{Request, Response, Status};
+
+use crate::config::HostKey;
+use crate::driver::{Driver, Payload, PollAnswer, WorkerCall, timestamp};
+use crate::rev2::instance_name;
+use crate::routing::{check_sorted, properties};
+
+/// The service.
+#[derive(Clone)]
+pub struct SynchronizeService {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    driver: Arc<Driver>,
+    schema: Arc<Schema>,
+    host_key: HostKey,
+    heartbeat: Duration,
+    idle_poll_max: Duration,
+    /// What workers are, by identity: typing their properties with every call would be most of a call's cost.
+    specs: Mutex<hashbrown::HashMap<Arc<str>, Arc<WorkerSpec>>>,
+}
+
+/// So many identities are kept; then all are read anew.
+const SPECS_MAX: usize = 200_000;
+
+/// The pool of workers that nothing else is said of.
+const DEFAULT_POOL: &str = "default";
+
+impl SynchronizeService {
+    /// The service over a driver.
+    pub fn new(driver: Arc<Driver>, host_key: HostKey, heartbeat: Duration, idle_poll_max: Duration) -> Self {
+        let schema = driver.schema().clone();
+        let specs = Mutex::default();
+        Self { inner: Arc::new(Inner { driver, schema, host_key, heartbeat, idle_poll_max, specs }) }
+    }
+}
+
+#[tonic::async_trait]
+impl OperationQueue for SynchronizeService {
+    async fn synchronize(&self, request: Request<SynchronizeRequest>) -> Result<Response<SynchronizeResponse>, Status> {
+        let request = request.into_inner();
+        let inner = &self.inner;
+        let (worker, spec) = inner.who(&request)?;
+        let state = request.current_state.and_then(|s| s.worker_state);
+        let state = state.ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
+        let (report, response) = report(state)?;
+        let suffix_of = spec.instance_name_prefix.clone();
+        let call = WorkerCall {
+            wait: inner.idle_poll(&worker),
+            worker,
+            spec,
+            report,
+            response,
+            prefer_idle: request.prefer_being_idle,
+        };
+        inner.answer(inner.driver.poll(call).await, &suffix_of).map(Response::new)
+    }
+}
+
+impl Inner {
+    /// Identity and description of the caller. The same `worker_id` with another prefix, platform or size class is
+    /// another worker, as in Buildbarn.
+    fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
+        let id: BTreeMap<&str, &str> = request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let mut key = json(&id);
+        key.push('\n');
+        key.push_str(&request.instance_name_prefix);
+        for property in request.platform.iter().flat_map(|p| &p.properties) {
+            key.extend(["\n", &property.name, "\0", &property.value]);
+        }
+        key.push_str(&format!("\n{}", request.size_class));
+        if let Some((key, spec)) = self.specs().get_key_value(key.as_str()) {
+            return Ok((key.clone(), spec.clone()));
+        }
+        let (key, spec): (Arc<str>, _) = (key.into(), Arc::new(self.describe(request, &id)?));
+        let mut specs = self.specs();
+        if specs.len() >= SPECS_MAX {
+            specs.clear();
+        }
+        specs.insert(key.clone(), spec.clone());
+        Ok((key, spec))
+    }
+
+    fn specs(&self) -> std::sync::MutexGuard<'_, hashbrown::HashMap<Arc<str>, Arc<WorkerSpec>>> {
+        self.specs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn describe(&self, request: &SynchronizeRequest, id: &BTreeMap<&str, &str>) -> Result<WorkerSpec, Status> {
+        if id.is_empty() {
+            return Err(Status::invalid_argument("worker_id is empty: workers can't be told apart"));
+        }
+        instance_name::validate(&request.instance_name_prefix)
+            .map_err(|e| Status::invalid_argument(format!("instance_name_prefix: {}", e.message())))?;
+        let platform = request.platform.clone().unwrap_or_default();
+        check_sorted(&platform).map_err(|text| Status::invalid_argument(format!("platform: {text}")))?;
+        let properties = properties(&platform);
+        let offered = self.schema.worker(&properties).map_err(|error| {
+            tracing::warn!(worker = json(id), %error, "refused a worker: Bad Property");
+            Status::invalid_argument(format!(
+                "Bad Property: {error}; correct the worker's platform, or declare the key in the scheduler's \
+                 supported_platform_properties"
+            ))
+        })?;
+        let host: BTreeMap<&str, &str> = match &self.host_key {
+            HostKey::AllButThread => id.iter().filter(|(k, _)| **k != "thread").map(|(k, v)| (*k, *v)).collect(),
+            HostKey::Only(keys) => keys.iter().filter_map(|k| id.get_key_value(k.as_str())).map(|(k, v)| (*k, *v)).collect(),
+        };
+        // A worker whose id has none of the configured keys is a host of its own.
+        let host = if host.is_empty() { id.clone() } else { host };
+        Ok(WorkerSpec {
+            host: json(&host).into(),
+            instance_name_prefix: request.instance_name_prefix.as_str().into(),
+            properties,
+            offered,
+            size_class: request.size_class,
+            pool: DEFAULT_POOL.into(),
+            max_inflight_tasks: 0,
+        })
+    }
+
+    /// Between half and all of the time that is allowed, so that workers which started together don't call together.
+    fn idle_poll(&self, worker: &str) -> Duration {
+        let now = self.driver.clock().now().0;
+        let seed = worker.bytes().fold(now ^ 0x9e37_79b9_7f4a_7c15, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        let half = self.idle_poll_max / 2;
+        half + half.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+
+    fn answer(&self, answer: PollAnswer, prefix: &str) -> Result<SynchronizeResponse, Status> {
+        let now = self.driver.clock().now();
+        let later = Some(timestamp(now + self.heartbeat));
+        let desired = |state| Some(DesiredState { worker_state: Some(state) });
+        Ok(match answer {
+            PollAnswer::Execute(payload) => SynchronizeResponse {
+                next_synchronization_at: later,
+                desired_state: desired(desired_state::WorkerState::Executing(work(&payload, prefix))),
+            },
+            PollAnswer::Continue => SynchronizeResponse { next_synchronization_at: later, desired_state: None },
+            PollAnswer::Idle => SynchronizeResponse {
+                next_synchronization_at: Some(timestamp(now)),
+                desired_state: desired(desired_state::WorkerState::Idle(())),
+            },
+            PollAnswer::Superseded => {
+                return Err(Status::resource_exhausted(
+                    "a worker with the same worker_id has called since: give each worker, and each thread, an id of its own",
+                ));
+            }
+            PollAnswer::TooManyWorkers => {
+                return Err(Status::resource_exhausted("the scheduler has as many workers as it takes"));
+            }
+        })
+    }
+}
+
+/// What a worker is sent. Its fields are those that the protocol promises: digest as the client sent it, an action with
+/// a timeout, the digest function spelled out.
+fn work(payload: &Payload, prefix: &str) -> desired_state::Executing {
+    let suffix = payload.instance_name.strip_prefix(prefix).unwrap_or(&payload.instance_name);
+    let mut auxiliary_metadata: Vec<_> = payload.request_metadata.iter().map(pack).collect();
+    auxiliary_metadata.push(payload.decision.clone());
+    desired_state::Executing {
+        action_digest: Some(payload.action_digest.clone()),
+        action: Some(payload.action.clone()),
+        queued_timestamp: Some(payload.queued_timestamp),
+        auxiliary_metadata,
+        instance_name_suffix: suffix.trim_start_matches('/').to_owned(),
+        w3c_trace_context: Default::default(),
+        digest_function: payload.digest_function,
+    }
+}
+
+fn report(state: WorkerState) -> Result<(Report, Option<ExecuteResponse>), Status> {
+    let executing = match state {
+        WorkerState::Idle(()) => return Ok((Report::Idle, None)),
+        WorkerState::Executing(executing) => executing,
+    };
+    let current_state::Executing { action_digest, execution_state } = executing;
+    let digest = digest(action_digest.as_ref())?;
+    let stage = match execution_state {
+        Some(ExecutionState::Completed(response)) => {
+            let verdict = verdict(&response);
+            return Ok((Report::Completed(digest, verdict), Some(response)));
+        }
+        // The reference ignores which it is, and takes a missing one for "executing".
+        Some(ExecutionState::Started(())) | None => Stage::Started,
+        Some(ExecutionState::FetchingInputs(())) => Stage::FetchingInputs,
+        Some(ExecutionState::Running(())) => Stage::Running,
+        Some(ExecutionState::UploadingOutputs(())) => Stage::UploadingOutputs,
+    };
+    Ok((Report::Executing(digest, stage), None))
+}
+
+/// The protocol has hash and size only: the function is told by the hash's length.
+fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
+    let digest = digest.ok_or_else(|| Status::invalid_argument("current_state.executing.action_digest is not set"))?;
+    let hex = digest.hash.as_bytes();
+    let nibble = |b: u8| char::from(b).to_digit(16);
+    let hash: Option<SmallVec<[u8; 32]>> = match hex.len() % 2 {
+        0 => hex.chunks(2).map(|p| Some((nibble(p[0])? << 4 | nibble(p[1])?) as u8)).collect(),
+        _ => None,
+    };
+    let hash = hash.ok_or_else(|| {
+        Status::invalid_argument(format!("current_state.executing.action_digest: hash '{}' is not hexadecimal", digest.hash))
+    })?;
+    Ok(ActionDigest { function: rev2::digest_function::Value::Sha256.into(), hash, size_bytes: digest.size_bytes })
+}
+
+/// Is it the action's result, or the worker's trouble? Missing inputs, a malformed action and a time-out are the client's
+/// to know; all other errors say that this worker could not, and another should.
+fn verdict(response: &ExecuteResponse) -> Verdict {
+    let Some(status) = response.status.as_ref().filter(|s| s.code != 0) else {
+        return match response.result {
+            Some(_) => Verdict::Answer,
+            None => Verdict::Failed("the worker reported success without a result".into()),
+        };
+    };
+    match rpc::Code::try_from(status.code) {
+        Ok(rpc::Code::InvalidArgument | rpc::Code::FailedPrecondition | rpc::Code::DeadlineExceeded) => Verdict::Answer,
+        Ok(code) => Verdict::Failed(format!("{}: {}", code.as_str_name(), status.message).into()),
+        Err(_) => Verdict::Failed(format!("status {}: {}", status.code, status.message).into()),
+    }
+}
+
+fn json(map: &BTreeMap<&str, &str>) -> String {
+    // A map of strings always has a JSON form.
+    serde_json::to_string(map).unwrap_or_default()
+}
