@@ -1,1 +1,121 @@
-//! pointsman-worker
+//! The bundled worker: takes actions from a scheduler by Buildbarn's `OperationQueue.Synchronize`, runs
+//! them on this machine, and brings inputs and outputs from and to an REv2 content store.
+//!
+//! Main path: [`run`] starts one `session` for each thread; a session asks for work and hands what it gets
+//! to `action`, which goes through `inputs` (`directories`, `cache`, `place`), `command` (`sweep`, `usage`) and
+//! `outputs` (`tree`), with `cas` as the only way to the storage.
+//!
+//! What it holds to:
+//! - An action can't change a cached input: files are reflinked or copied, never hard-linked.
+//! - Nothing of an action runs on after its end, as far as its processes can be told (see `sweep`).
+//! - A result is reported until the scheduler has answered; the action cache is written before.
+//! - Every failure of this machine is reported with a code that lets the scheduler try elsewhere
+//!   (`RESOURCE_EXHAUSTED`, `UNAVAILABLE`, `INTERNAL`); `INVALID_ARGUMENT` and `FAILED_PRECONDITION` are the
+//!   action's own.
+
+mod action;
+mod cache;
+mod cas;
+mod command;
+mod config;
+mod digest;
+mod directories;
+mod error;
+mod inputs;
+mod outputs;
+mod pace;
+mod paths;
+mod place;
+mod session;
+mod sweep;
+mod tree;
+mod usage;
+mod workdir;
+
+pub use config::{CONCURRENCY_MAX, WorkerConfig, host_platform};
+pub use error::WorkerError;
+
+use action::Executor;
+use cache::FileCache;
+use directories::Directories;
+use inputs::Inputs;
+use place::Placer;
+use pointsman_proto::remoteworker::operation_queue_client::OperationQueueClient;
+use session::{Identity, Session};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use workdir::WorkDir;
+
+/// Serves the scheduler until `shutdown` is cancelled, and then until running actions have ended and the
+/// scheduler has their results (drain). A scheduler or storage that is away, now or later, is no error: it
+/// is tried again.
+///
+/// Dropping the future instead kills what runs.
+///
+/// # Errors
+/// [`WorkerError`] when the settings or the work directory are of no use; nothing was started then.
+pub async fn run(config: WorkerConfig, shutdown: CancellationToken) -> Result<(), WorkerError> {
+    config.check()?;
+    let scheduler = config::endpoint("scheduler", &config.scheduler)?.connect_lazy();
+    let storage = match &config.storage {
+        None => scheduler.clone(),
+        Some(address) => config::endpoint("storage", address)?.connect_lazy(),
+    };
+    let path = config.work_dir.clone();
+    let failing = |step, source| WorkerError::WorkDir { step, path: path.clone(), source };
+    let (work_dir, cache_max) = (config.work_dir.clone(), config.cache_max_bytes);
+    let opening = tokio::task::spawn_blocking(move || {
+        let work_dir = WorkDir::open(&work_dir)?;
+        let files = FileCache::open(work_dir.cache(), cache_max);
+        Ok::<_, WorkerError>((work_dir, files))
+    });
+    let (work_dir, files) = opening.await.map_err(|e| failing("opening", std::io::Error::other(e)))??;
+    let files = files.map_err(|e| failing("opening the file cache in", e))?;
+    let executor = Arc::new(Executor {
+        cas: cas::Cas::new(storage, &config),
+        inputs: Inputs {
+            files,
+            directories: Directories::new(config.directory_cache_max_bytes),
+            placer: Arc::new(Placer::new()),
+        },
+        instance_name_prefix: config.instance_name_prefix.clone(),
+    });
+    tracing::info!(
+        scheduler = config.scheduler,
+        name = config.name,
+        concurrency = config.concurrency,
+        work_dir = %path.display(),
+        "worker started"
+    );
+    let client = OperationQueueClient::new(scheduler).max_decoding_message_size(config.message_max_bytes);
+    let mut sessions = JoinSet::new();
+    for thread in 0..config.concurrency {
+        let session = Session::new(
+            client.clone(),
+            Arc::clone(&executor),
+            identity(&config, thread),
+            work_dir.build_dir(thread),
+            shutdown.clone(),
+        );
+        sessions.spawn(session.run());
+    }
+    while let Some(ended) = sessions.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a worker thread failed and is gone");
+        }
+    }
+    tracing::info!(name = config.name, "worker stopped");
+    Ok(())
+}
+
+fn identity(config: &WorkerConfig, thread: usize) -> Identity {
+    let id = config.worker_id(thread);
+    Identity {
+        worker_json: serde_json::to_string(&id).unwrap_or_default(),
+        worker_id: id.into_iter().collect(),
+        instance_name_prefix: config.instance_name_prefix.clone(),
+        platform: config.sorted_platform(),
+        size_class: config.size_class,
+    }
+}

@@ -1,0 +1,361 @@
+//! The file cache: input files on the local disk by digest, the least recently used leave first.
+//!
+//! What an action is about to use is *pinned* and can't leave. Of threads that want the same absent blob one
+//! *claims* it and fetches, the others wait for its claim to end and look again.
+use crate::{
+    cas::Sink,
+    digest::{Blob, Function},
+    error::Failure,
+};
+use bytes::Bytes;
+use lru::LruCache;
+use std::{
+    collections::HashSet,
+    fs, io,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Notify;
+
+/// The cache of one work directory.
+pub(crate) struct FileCache {
+    dir: PathBuf,
+    max_bytes: u64,
+    state: Mutex<State>,
+    /// Told whenever claims end.
+    pub(crate) released: Notify,
+}
+
+struct State {
+    entries: LruCache<Blob, Entry>,
+    bytes: u64,
+    claimed: HashSet<Blob>,
+}
+
+struct Entry {
+    pins: u32,
+    /// False for a file that an earlier run left: it may be cut short by a crash, so it is hashed before
+    /// its first use.
+    checked: bool,
+}
+
+/// What one action holds of the cache; dropping it gives all back.
+pub(crate) struct Lease {
+    cache: Arc<FileCache>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    pins: Vec<Blob>,
+    claims: HashSet<Blob>,
+}
+
+/// Answer to [`Lease::take`]. All but `waiting` are now pinned or claimed by the lease.
+#[derive(Default)]
+pub(crate) struct Round {
+    /// To be fetched by the caller.
+    pub(crate) mine: Vec<Blob>,
+    /// On disk since an earlier run, to be hashed by the caller.
+    pub(crate) unchecked: Vec<Blob>,
+    /// Being fetched by another action.
+    pub(crate) waiting: Vec<Blob>,
+}
+
+impl FileCache {
+    /// Opens the cache in `dir` and takes over what an earlier run left there.
+    pub(crate) fn open(dir: PathBuf, max_bytes: u64) -> io::Result<Arc<Self>> {
+        let _ = fs::remove_dir_all(dir.join("tmp"));
+        fs::create_dir_all(dir.join("tmp"))?;
+        let mut state = State { entries: LruCache::unbounded(), bytes: 0, claimed: HashSet::new() };
+        for fan in 0..=255_u8 {
+            let fan = dir.join(format!("{fan:02x}"));
+            fs::create_dir_all(&fan)?;
+            for file in fs::read_dir(&fan)? {
+                let file = file?;
+                match blob_of(&file) {
+                    Some(blob) => {
+                        state.bytes += blob.size;
+                        state.entries.put(blob, Entry { pins: 0, checked: false });
+                    }
+                    None => fs::remove_file(file.path())?,
+                }
+            }
+        }
+        let cache = Self { dir, max_bytes, state: Mutex::new(state), released: Notify::new() };
+        cache.evict(&mut cache.lock(), max_bytes);
+        Ok(Arc::new(cache))
+    }
+
+    pub(crate) fn lease(self: &Arc<Self>) -> Lease {
+        Lease { cache: Arc::clone(self), held: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, blob: &Blob) -> PathBuf {
+        self.dir.join(&blob.hash()[..2]).join(format!("{}-{}", blob.hash(), blob.size))
+    }
+
+    /// Removes the least recently used files that nobody pins until `max_bytes` are left, or none can go.
+    fn evict(&self, state: &mut State, max_bytes: u64) {
+        let mut excess = state.bytes.saturating_sub(max_bytes);
+        let mut victims = Vec::new();
+        for (blob, entry) in state.entries.iter().rev() {
+            if excess == 0 {
+                break;
+            }
+            if entry.pins == 0 {
+                excess = excess.saturating_sub(blob.size);
+                victims.push(blob.clone());
+            }
+        }
+        for blob in victims {
+            self.forget(state, &blob);
+        }
+    }
+
+    fn forget(&self, state: &mut State, blob: &Blob) {
+        if state.entries.pop(blob).is_some() {
+            state.bytes -= blob.size;
+        }
+        if let Err(error) = fs::remove_file(self.path(blob))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(blob = blob.hash(), %error, "could not remove a file from the cache");
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+}
+
+impl Lease {
+    /// Pins what is there, claims what is not.
+    pub(crate) fn take(&self, wanted: Vec<Blob>) -> Round {
+        let mut state = self.cache.lock();
+        let mut held = self.held();
+        let mut round = Round::default();
+        for blob in wanted {
+            let known = state.entries.get_mut(&blob).map(|entry| {
+                if entry.checked {
+                    entry.pins += 1;
+                }
+                entry.checked
+            });
+            match known {
+                Some(true) => held.pins.push(blob),
+                _ if state.claimed.contains(&blob) => round.waiting.push(blob),
+                known => {
+                    state.claimed.insert(blob.clone());
+                    held.claims.insert(blob.clone());
+                    let list = if known.is_some() { &mut round.unchecked } else { &mut round.mine };
+                    list.push(blob);
+                }
+            }
+        }
+        round
+    }
+
+    /// Hashes files of an earlier run; gives those that were damaged, which are to be fetched. Blocks.
+    pub(crate) fn check(&self, unchecked: Vec<Blob>) -> Vec<Blob> {
+        let mut damaged = Vec::new();
+        for blob in unchecked {
+            if hash_file(&self.cache.path(&blob), Function::of_hash(blob.hash())).is_ok_and(|found| found == blob) {
+                self.commit(&blob);
+            } else {
+                self.cache.forget(&mut self.cache.lock(), &blob);
+                damaged.push(blob);
+            }
+        }
+        damaged
+    }
+
+    /// Gives up claims on blobs that could not be had.
+    pub(crate) fn release(&self, blobs: &[Blob]) {
+        let mut state = self.cache.lock();
+        let mut held = self.held();
+        for blob in blobs {
+            if held.claims.remove(blob) {
+                state.claimed.remove(blob);
+            }
+        }
+        drop((state, held));
+        self.cache.released.notify_waiters();
+    }
+
+    /// Opens a pinned file.
+    pub(crate) fn open(&self, blob: &Blob) -> io::Result<fs::File> {
+        fs::File::open(self.cache.path(blob)).inspect_err(|_| {
+            // Somebody cleaned up behind our back: the next action shall fetch it again.
+            self.cache.forget(&mut self.cache.lock(), blob);
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The claimed file is in its place now: claim becomes pin.
+    fn commit(&self, blob: &Blob) {
+        let mut state = self.cache.lock();
+        let mut held = self.held();
+        if state.entries.put(blob.clone(), Entry { pins: 1, checked: true }).is_none() {
+            state.bytes += blob.size;
+        }
+        held.pins.push(blob.clone());
+        held.claims.remove(blob);
+        state.claimed.remove(blob);
+        drop(held);
+        self.cache.evict(&mut state, self.cache.max_bytes);
+        drop(state);
+        self.cache.released.notify_waiters();
+    }
+
+    fn write(&self, blob: &Blob, data: &Bytes) -> io::Result<()> {
+        let path = self.path();
+        let written = fs::File::create_new(&path).and_then(|mut file| file.write_all(data));
+        written.and_then(|()| fs::rename(&path, self.cache.path(blob))).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })
+    }
+}
+
+impl Sink for Lease {
+    fn keep(&self, blob: &Blob, data: &Bytes) -> Result<(), Failure> {
+        let mut written = self.write(blob, data);
+        if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull) {
+            // The cache is the first to give way when the disk is full.
+            self.cache.evict(&mut self.cache.lock(), 0);
+            written = self.write(blob, data);
+        }
+        written.map_err(|e| Failure::io("keeping an input file", &e))?;
+        self.commit(blob);
+        Ok(())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.cache.dir.join("tmp").join(uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    fn keep_file(&self, blob: &Blob, path: &Path) -> Result<(), Failure> {
+        fs::rename(path, self.cache.path(blob)).map_err(|e| Failure::io("keeping an input file", &e))?;
+        self.commit(blob);
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let held = std::mem::take(self.held.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let mut state = self.cache.lock();
+        for blob in &held.claims {
+            state.claimed.remove(blob);
+        }
+        for blob in &held.pins {
+            if let Some(entry) = state.entries.peek_mut(blob) {
+                entry.pins = entry.pins.saturating_sub(1);
+            }
+        }
+        self.cache.evict(&mut state, self.cache.max_bytes);
+        drop(state);
+        self.cache.released.notify_waiters();
+    }
+}
+
+fn blob_of(file: &fs::DirEntry) -> Option<Blob> {
+    let name = file.file_name().into_string().ok()?;
+    let (hash, size) = name.split_once('-')?;
+    let blob = Blob::from_parts(hash, size.parse().ok()?)?;
+    (file.metadata().ok()?.len() == blob.size).then_some(blob)
+}
+
+/// Digest of a file's content.
+pub(crate) fn hash_file(path: &Path, function: Function) -> io::Result<Blob> {
+    let mut file = fs::File::open(path)?;
+    let mut hasher = function.hasher();
+    let mut buffer = vec![0; 128 << 10];
+    let mut size = 0;
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok(hasher.finish_blob(size));
+        }
+        hasher.update(&buffer[..n]);
+        size += n as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(text: &str) -> (Blob, Bytes) {
+        (Function::Sha256.blob(text.as_bytes()), Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn fill(cache: &Arc<FileCache>, text: &str) -> Lease {
+        let (blob, data) = blob(text);
+        let lease = cache.lease();
+        let round = lease.take(vec![blob.clone()]);
+        assert_eq!(round.mine.as_slice(), [blob.clone()]);
+        lease.keep(&blob, &data).unwrap();
+        lease
+    }
+
+    #[test]
+    fn least_recently_used_leave_but_never_pinned_ones() {
+        let tmp = tempfile::tempdir().unwrap();
+        let cache = FileCache::open(tmp.path().into(), 8).unwrap();
+        let pinned = fill(&cache, "aaaa");
+        drop(fill(&cache, "bbbb"));
+        drop(fill(&cache, "cccc"));
+        assert_eq!(cache.bytes(), 8);
+        let lease = cache.lease();
+        let round = lease.take(vec![blob("aaaa").0, blob("bbbb").0, blob("cccc").0]);
+        assert_eq!(round.mine.as_slice(), [blob("bbbb").0]);
+        drop((lease, pinned));
+        // More than the limit is pinned for a while; then all but the limit leaves.
+        let leases = [fill(&cache, "dddddd"), fill(&cache, "eeeeee")];
+        assert_eq!(cache.bytes(), 12);
+        drop(leases);
+        assert_eq!(cache.bytes(), 6);
+    }
+
+    #[test]
+    fn a_claim_is_exclusive_and_ends_with_its_lease() {
+        let tmp = tempfile::tempdir().unwrap();
+        let cache = FileCache::open(tmp.path().into(), 100).unwrap();
+        let (x, _) = blob("x");
+        let (first, second) = (cache.lease(), cache.lease());
+        assert_eq!(first.take(vec![x.clone()]).mine.len(), 1);
+        assert_eq!(second.take(vec![x.clone()]).waiting.len(), 1);
+        drop(first);
+        assert_eq!(second.take(vec![x.clone()]).mine.len(), 1);
+        second.release(&[x.clone()]);
+        assert_eq!(cache.lease().take(vec![x]).mine.len(), 1);
+    }
+
+    #[test]
+    fn files_of_an_earlier_run_are_checked_before_use() {
+        let tmp = tempfile::tempdir().unwrap();
+        let cache = FileCache::open(tmp.path().into(), 100).unwrap();
+        drop((fill(&cache, "good"), fill(&cache, "evil")));
+        fs::write(cache.path(&blob("evil").0), "EVIL").unwrap();
+        fs::write(tmp.path().join("00").join("junk"), "junk").unwrap();
+        drop(cache);
+        let cache = FileCache::open(tmp.path().into(), 100).unwrap();
+        assert_eq!(cache.bytes(), 8);
+        let lease = cache.lease();
+        let round = lease.take(vec![blob("good").0, blob("evil").0]);
+        assert_eq!(round.unchecked.len(), 2);
+        assert_eq!(lease.check(round.unchecked), [blob("evil").0]);
+        assert!(lease.open(&blob("good").0).is_ok());
+        assert_eq!(cache.bytes(), 4);
+    }
+}

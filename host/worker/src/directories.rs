@@ -1,0 +1,183 @@
+//! Input directories: fetched level by level, kept decoded in memory for later actions.
+use crate::{
+    cas::Store,
+    digest::Blob,
+    error::Failure,
+    paths::check_name,
+};
+use lru::LruCache;
+use pointsman_proto::rev2::{Directory, NodeProperties};
+use prost::Message as _;
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// More files, directories and links than this in one input root are refused: a few hundred bytes of
+/// directories that name each other many times could otherwise fill the disk.
+const NODES_MAX: usize = 2_000_000;
+/// What a decoded directory costs in memory for each encoded byte, roughly.
+const DECODED_FACTOR: u64 = 3;
+
+/// Decoded directories by digest, bounded in bytes.
+pub(crate) struct Directories {
+    max_bytes: u64,
+    known: Mutex<(LruCache<Blob, Arc<Directory>>, u64)>,
+}
+
+/// What has to be made of an input root, paths relative to it, parents before children.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) directories: Vec<PlannedDirectory>,
+    pub(crate) files: Vec<PlannedFile>,
+    pub(crate) symlinks: Vec<PlannedSymlink>,
+}
+
+pub(crate) struct PlannedDirectory {
+    pub(crate) path: PathBuf,
+    pub(crate) properties: Option<NodeProperties>,
+}
+
+pub(crate) struct PlannedFile {
+    pub(crate) path: PathBuf,
+    pub(crate) blob: Blob,
+    pub(crate) executable: bool,
+    pub(crate) properties: Option<NodeProperties>,
+}
+
+pub(crate) struct PlannedSymlink {
+    pub(crate) path: PathBuf,
+    pub(crate) target: String,
+    pub(crate) properties: Option<NodeProperties>,
+}
+
+impl Directories {
+    pub(crate) fn new(max_bytes: u64) -> Self {
+        Self { max_bytes, known: Mutex::new((LruCache::unbounded(), 0)) }
+    }
+
+    /// Lays out the tree below `root`, fetching what is not known.
+    pub(crate) async fn plan(&self, store: &Store, root: Blob) -> Result<Plan, Failure> {
+        let tree = self.load(store, &root).await?;
+        let mut plan = Plan::default();
+        let mut stack = vec![(PathBuf::new(), root)];
+        while let Some((path, blob)) = stack.pop() {
+            let directory = tree.get(&blob).ok_or_else(|| Failure::missing(vec![blob]))?;
+            plan.add(store, &path, directory, &mut stack)?;
+            let nodes = plan.directories.len() + plan.files.len() + plan.symlinks.len() + stack.len();
+            if nodes > NODES_MAX {
+                return Err(Failure::invalid(format!("the input root has more than {NODES_MAX} nodes")));
+            }
+        }
+        Ok(plan)
+    }
+
+    /// All directories below `root`, each once.
+    async fn load(&self, store: &Store, root: &Blob) -> Result<HashMap<Blob, Arc<Directory>>, Failure> {
+        let mut tree = HashMap::new();
+        let mut level = vec![root.clone()];
+        let mut missing = Vec::new();
+        while !level.is_empty() {
+            let mut found = self.recall(&level);
+            let wanted: Vec<_> = level.iter().filter(|blob| !found.contains_key(blob)).cloned().collect();
+            if !wanted.is_empty() {
+                for (blob, data) in store.read_many(wanted).await? {
+                    match data {
+                        Some(data) => {
+                            let directory = decode(&blob, &data)?;
+                            self.remember(&blob, &directory);
+                            found.insert(blob, directory);
+                        }
+                        None => missing.push(blob),
+                    }
+                }
+            }
+            let mut next = HashSet::new();
+            for directory in found.values() {
+                for node in &directory.directories {
+                    next.insert(store.function().check(&node.name, node.digest.as_ref())?);
+                }
+            }
+            tree.extend(found);
+            level = next.into_iter().filter(|blob| !tree.contains_key(blob)).collect();
+        }
+        missing.sort();
+        if missing.is_empty() { Ok(tree) } else { Err(Failure::missing(missing)) }
+    }
+
+    fn recall(&self, blobs: &[Blob]) -> HashMap<Blob, Arc<Directory>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        blobs.iter().filter_map(|blob| known.0.get(blob).map(|d| (blob.clone(), Arc::clone(d)))).collect()
+    }
+
+    fn remember(&self, blob: &Blob, directory: &Arc<Directory>) {
+        let cost = |blob: &Blob| blob.size * DECODED_FACTOR + 512;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (entries, bytes) = &mut *known;
+        if entries.put(blob.clone(), Arc::clone(directory)).is_none() {
+            *bytes += cost(blob);
+        }
+        while *bytes > self.max_bytes {
+            let Some((gone, _)) = entries.pop_lru() else { break };
+            *bytes -= cost(&gone);
+        }
+    }
+}
+
+impl Plan {
+    fn add(
+        &mut self,
+        store: &Store,
+        path: &std::path::Path,
+        directory: &Directory,
+        stack: &mut Vec<(PathBuf, Blob)>,
+    ) -> Result<(), Failure> {
+        let properties = directory.node_properties.clone();
+        self.directories.push(PlannedDirectory { path: path.to_owned(), properties });
+        for node in &directory.directories {
+            stack.push((path.join(&node.name), store.function().check(&node.name, node.digest.as_ref())?));
+        }
+        for node in &directory.files {
+            self.files.push(PlannedFile {
+                path: path.join(&node.name),
+                blob: store.function().check(&node.name, node.digest.as_ref())?,
+                executable: node.is_executable,
+                properties: node.node_properties.clone(),
+            });
+        }
+        for node in &directory.symlinks {
+            self.symlinks.push(PlannedSymlink {
+                path: path.join(&node.name),
+                target: node.target.clone(),
+                properties: node.node_properties.clone(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a directory and checks its names: each one component, none twice.
+fn decode(blob: &Blob, data: &[u8]) -> Result<Arc<Directory>, Failure> {
+    let directory = Directory::decode(data)
+        .map_err(|e| Failure::invalid(format!("{} is not a directory of an input root: {e}", blob.path())))?;
+    let names = (directory.files.iter().map(|n| &n.name))
+        .chain(directory.directories.iter().map(|n| &n.name))
+        .chain(directory.symlinks.iter().map(|n| &n.name));
+    let mut seen = HashSet::new();
+    for name in names {
+        check_name(name)?;
+        if !seen.insert(name) {
+            return Err(Failure::invalid(format!("input directory {} has two nodes {name:?}", blob.path())));
+        }
+    }
+    for node in &directory.symlinks {
+        if node.target.is_empty() || node.target.contains('\0') {
+            return Err(Failure::invalid(format!(
+                "the symbolic link {:?} of the inputs has target {:?}",
+                node.name, node.target
+            )));
+        }
+    }
+    Ok(Arc::new(directory))
+}
