@@ -1,0 +1,81 @@
+//! Small blobs kept in memory: Actions, Commands, Directories and Trees are read soon after they were uploaded.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::digest::Digest;
+use crate::weighted_lru::WeightedLru;
+
+/// What an entry takes beside its content, roughly: key, links, allocation.
+const ENTRY_BYTES: u64 = 200;
+
+pub(super) struct MemoryCache {
+    entries: Mutex<WeightedLru<Digest, Bytes>>,
+    max_bytes: u64,
+    blob_max_bytes: u64,
+}
+
+impl MemoryCache {
+    pub(super) fn new(max_bytes: u64, blob_max_bytes: u64) -> Self {
+        Self { entries: Mutex::new(WeightedLru::new()), max_bytes, blob_max_bytes }
+    }
+
+    /// Whether blobs of this size are kept.
+    pub(super) fn takes(&self, size_bytes: u64) -> bool {
+        size_bytes <= self.blob_max_bytes && size_bytes + ENTRY_BYTES <= self.max_bytes
+    }
+
+    pub(super) fn get(&self, digest: &Digest) -> Option<Bytes> {
+        self.lock().touch(digest).cloned()
+    }
+
+    /// Keeps content that was checked against `digest`, if it is small enough. Takes it as an own allocation, not
+    /// as a part of a network buffer that would be kept alive whole.
+    pub(super) fn insert(&self, digest: Digest, content: Vec<u8>) {
+        if !self.takes(content.len() as u64) {
+            return;
+        }
+        let content = Bytes::from(content.into_boxed_slice());
+        let weight = content.len() as u64 + ENTRY_BYTES;
+        let mut entries = self.lock();
+        entries.insert(digest, content, weight);
+        while entries.weight() > self.max_bytes && entries.pop_oldest().is_some() {}
+    }
+
+    pub(super) fn remove(&self, digest: &Digest) {
+        self.lock().remove(digest);
+    }
+
+    /// Number of blobs and bytes that they take.
+    pub(super) fn size(&self) -> (usize, u64) {
+        let entries = self.lock();
+        (entries.len(), entries.weight())
+    }
+
+    /// A panic elsewhere can't leave the map half-changed, so a poisoned lock is as good as any.
+    fn lock(&self) -> MutexGuard<'_, WeightedLru<Digest, Bytes>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DigestFunction;
+
+    #[test]
+    fn stays_within_its_bound_and_leaves_large_blobs_out() {
+        let cache = MemoryCache::new(2 * (100 + ENTRY_BYTES), 100);
+        let blobs: Vec<Vec<u8>> = (0..3).map(|byte| vec![byte; 100]).collect();
+        let digests: Vec<Digest> =
+            blobs.iter().map(|blob| Digest::of(DigestFunction::Sha256, blob)).collect();
+        for (digest, blob) in digests.iter().zip(&blobs) {
+            cache.insert(*digest, blob.clone());
+        }
+        assert_eq!(cache.get(&digests[0]), None);
+        assert_eq!(cache.get(&digests[2]).as_deref(), Some(&blobs[2][..]));
+        assert_eq!(cache.size(), (2, 2 * (100 + ENTRY_BYTES)));
+        assert!(!cache.takes(101));
+    }
+}
