@@ -4,6 +4,9 @@
 //! is the loop of a real worker: it calls again at once while idle or completed, at the appointed time while
 //! executing, repeats what a lost answer left open, and asks to be idle before it stops.
 mod serve;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 pub use serve::{Event, RunningWorker, Work};
 
