@@ -19,11 +19,20 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Longest latency that is told apart.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
+
+/// How long actions that are under way at the end of the window may still take.
+const LAST_ACTIONS_MAX: Duration = Duration::from_secs(60);
+
+/// How long workers may take to say goodbye.
+const WORKERS_STOP_MAX: Duration = Duration::from_secs(10);
 
 /// Clients that build tools would count as one build.
 const CLIENTS_PER_INVOCATION: usize = 16;
@@ -99,7 +108,7 @@ pub async fn measure(server: &Server, settings: &Settings) -> Result<Measurement
 async fn run(server: &Server, settings: &Settings) -> Result<Measurement> {
     let actions = upload(server, settings).await?;
     let stop_workers = CancellationToken::new();
-    let mut workers = start_workers(server, settings, &stop_workers).await?;
+    let workers = start_workers(server, settings, &stop_workers).await?;
 
     let phase = Arc::new(Phase(AtomicU8::new(Phase::WARM_UP)));
     let mut clients = start_clients(server, settings, &phase, &actions).await?;
@@ -114,16 +123,22 @@ async fn run(server: &Server, settings: &Settings) -> Result<Measurement> {
     let window = begin.elapsed();
     let (server_cpu, own_cpu) = (clock.now()? - cpu, own_clock.now()? - own_cpu);
 
+    let seen = timeout(LAST_ACTIONS_MAX, collect(&mut clients)).await.unwrap_or_else(|_| {
+        bail!("{} clients still wait for their last action after {LAST_ACTIONS_MAX:?}", clients.len())
+    })?;
+    stop_workers.cancel();
+    // Those that the server does not let go are aborted; the figures are complete.
+    let _ = timeout(WORKERS_STOP_MAX, workers.join_all()).await;
+    ensure!(!seen.latency.is_empty(), "no action ended within {window:?}");
+    Ok(Measurement { latency: seen.latency, updates: seen.updates, window, server_cpu, own_cpu })
+}
+
+async fn collect(clients: &mut JoinSet<Result<Seen>>) -> Result<Seen> {
     let mut seen = Seen::new()?;
     while let Some(client) = clients.join_next().await {
         seen.add(&client??)?;
     }
-    stop_workers.cancel();
-    while let Some(worker) = workers.join_next().await {
-        worker?;
-    }
-    ensure!(!seen.latency.is_empty(), "no action ended within {window:?}");
-    Ok(Measurement { latency: seen.latency, updates: seen.updates, window, server_cpu, own_cpu })
+    Ok(seen)
 }
 
 /// Lets time pass, unless a client fails.

@@ -64,6 +64,10 @@ const HEADINGS: [&str; 11] = [
     "updates/action",
 ];
 
+const LEGEND: &str = "
+of first: share of the first server's rate, as measured (left) and per processor time of the server (right)
+";
+
 /// An aligned table; ratios are to the first row, and more is better in both of them.
 pub fn table(settings: &Settings, rows: &[Row]) -> String {
     let figures: Vec<_> = rows.iter().map(|r| Figures::new(&r.measurement)).collect();
@@ -85,6 +89,7 @@ pub fn table(settings: &Settings, rows: &[Row]) -> String {
         ]
     }));
     let mut text = format!("{}\n\n{}", heading(settings), align(&lines));
+    text.push_str(LEGEND);
     if let Some(note) = note_on_updates(rows, &figures) {
         text.push_str(&note);
     }
@@ -211,8 +216,7 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let text = table(&settings(), &[row("echo", &[1], 1), row("pointsman", &[1], 1)]);
-        let widths: Vec<_> = text.lines().skip(2).map(str::len).collect();
-        assert_eq!(widths.len(), 3);
+        let widths: Vec<_> = text.lines().skip(2).take(3).map(str::len).collect();
         assert!(widths.iter().all(|w| *w == widths[0]), "{text}");
     }
 }
