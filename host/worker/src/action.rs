@@ -102,7 +102,9 @@ impl Executor {
 
     fn instance_name(&self, suffix: &str) -> Result<String, Failure> {
         if suffix.split('/').any(str::is_empty) && !suffix.is_empty() {
-            return Err(Failure::invalid(format!("the scheduler sent the malformed instance name suffix {suffix:?}")));
+            return Err(Failure::invalid(format!(
+                "the scheduler sent the malformed instance name suffix {suffix:?}"
+            )));
         }
         let parts = [self.instance_name_prefix.as_str(), suffix];
         Ok(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/"))
@@ -113,7 +115,8 @@ impl Life<'_> {
     async fn run(&mut self, desired: &Executing) -> Result<(ActionResult, rpc::Status), Stop> {
         let function = Function::from_proto(desired.digest_function)?;
         let instance = self.executor.instance_name(&desired.instance_name_suffix)?;
-        let action = desired.action.as_ref().ok_or_else(|| Failure::invalid("the scheduler sent no action"))?;
+        let action =
+            desired.action.as_ref().ok_or_else(|| Failure::invalid("the scheduler sent no action"))?;
         let timeout = timeout_of(action)?;
 
         let _ = self.stage.send(Stage::FetchingInputs);
@@ -142,7 +145,7 @@ impl Life<'_> {
 
         if !action.do_not_cache && status.code == Code::Ok as i32 && result.exit_code == 0 {
             result = self.finish(result);
-            self.unless_cancelled(async { Ok(self.cache_result(&store, desired, &result).await) }).await?;
+            self.unless_cancelled(self.cache_result(&store, desired, &result)).await?;
         }
         Ok((result, status))
     }
@@ -170,7 +173,8 @@ impl Life<'_> {
         command: &Command,
         wanted: &Wanted,
     ) -> Result<PathBuf, Stop> {
-        let input_root = store.function().check("the input root of the action", action.input_root_digest.as_ref())?;
+        let input_root =
+            store.function().check("the input root of the action", action.input_root_digest.as_ref())?;
         let working = check_relative("the working directory", &command.working_directory)?;
         let dir = self.dir.clone();
         blocking("making the build directory", move || dir.create()).await?;
@@ -186,7 +190,9 @@ impl Life<'_> {
             if full.is_dir() {
                 return Ok(());
             }
-            Err(Failure::invalid(format!("the working directory {working:?} is no directory of the input root")))
+            Err(Failure::invalid(format!(
+                "the working directory {working:?} is no directory of the input root"
+            )))
         })
         .await?;
         Ok(directory)
@@ -204,7 +210,12 @@ impl Life<'_> {
         }
     }
 
-    async fn collect(&self, wanted: Wanted, directory: PathBuf, function: Function) -> Result<Collected, Failure> {
+    async fn collect(
+        &self,
+        wanted: Wanted,
+        directory: PathBuf,
+        function: Function,
+    ) -> Result<Collected, Failure> {
         let (stdout, stderr) = (self.dir.stdout(), self.dir.stderr());
         blocking("collecting outputs", move || {
             let mut collected = wanted.collect(&directory, function)?;
@@ -219,11 +230,17 @@ impl Life<'_> {
     }
 
     /// The action succeeded whatever the cache says, so a failure is only logged.
-    async fn cache_result(&self, store: &Store, desired: &Executing, result: &ActionResult) {
-        let Some(digest) = desired.action_digest.clone() else { return };
+    async fn cache_result(
+        &self,
+        store: &Store,
+        desired: &Executing,
+        result: &ActionResult,
+    ) -> Result<(), Failure> {
+        let Some(digest) = desired.action_digest.clone() else { return Ok(()) };
         if let Err(failure) = store.update_action_result(digest, result.clone()).await {
             tracing::warn!(error = failure.message(), "could not write the action cache");
         }
+        Ok(())
     }
 
     fn note_run(&mut self, outcome: &Outcome) {
@@ -260,8 +277,11 @@ async fn blocking<T: Send + 'static>(
 fn status_of(outcome: &Outcome, timeout: Option<Duration>, mismatch: Option<Failure>) -> rpc::Status {
     if outcome.ended_by == EndedBy::Timeout {
         let limit = timeout.unwrap_or_default();
-        return Failure::new(Code::DeadlineExceeded, format!("the command did not end within {limit:?} and was killed"))
-            .into_status();
+        return Failure::new(
+            Code::DeadlineExceeded,
+            format!("the command did not end within {limit:?} and was killed"),
+        )
+        .into_status();
     }
     match mismatch {
         Some(failure) if outcome.used.status.success() => failure.into_status(),
@@ -282,4 +302,3 @@ fn timeout_of(action: &Action) -> Result<Option<Duration>, Failure> {
 fn now() -> Option<prost_types::Timestamp> {
     Some(SystemTime::now().into())
 }
-

@@ -30,6 +30,8 @@ pub(crate) struct FileCache {
 struct State {
     entries: LruCache<Blob, Entry>,
     bytes: u64,
+    /// Of `bytes`, what somebody pins.
+    pinned_bytes: u64,
     claimed: HashSet<Blob>,
 }
 
@@ -68,7 +70,8 @@ impl FileCache {
     pub(crate) fn open(dir: PathBuf, max_bytes: u64) -> io::Result<Arc<Self>> {
         let _ = fs::remove_dir_all(dir.join("tmp"));
         fs::create_dir_all(dir.join("tmp"))?;
-        let mut state = State { entries: LruCache::unbounded(), bytes: 0, claimed: HashSet::new() };
+        let mut state =
+            State { entries: LruCache::unbounded(), bytes: 0, pinned_bytes: 0, claimed: HashSet::new() };
         for fan in 0..=255_u8 {
             let fan = dir.join(format!("{fan:02x}"));
             fs::create_dir_all(&fan)?;
@@ -102,7 +105,9 @@ impl FileCache {
 
     /// Removes the least recently used files that nobody pins until `max_bytes` are left, or none can go.
     fn evict(&self, state: &mut State, max_bytes: u64) {
-        let mut excess = state.bytes.saturating_sub(max_bytes);
+        // What is pinned can't go: without this, a set of inputs above the limit would be searched each time.
+        let evictable = state.bytes - state.pinned_bytes;
+        let mut excess = state.bytes.saturating_sub(max_bytes).min(evictable);
         let mut victims = Vec::new();
         for (blob, entry) in state.entries.iter().rev() {
             if excess == 0 {
@@ -119,8 +124,9 @@ impl FileCache {
     }
 
     fn forget(&self, state: &mut State, blob: &Blob) {
-        if state.entries.pop(blob).is_some() {
+        if let Some(entry) = state.entries.pop(blob) {
             state.bytes -= blob.size;
+            state.pinned_bytes -= if entry.pins > 0 { blob.size } else { 0 };
         }
         if let Err(error) = fs::remove_file(self.path(blob))
             && error.kind() != io::ErrorKind::NotFound
@@ -142,8 +148,10 @@ impl Lease {
         let mut held = self.held();
         let mut round = Round::default();
         for blob in wanted {
-            let known = state.entries.get_mut(&blob).map(|entry| {
+            let State { entries, pinned_bytes, .. } = &mut *state;
+            let known = entries.get_mut(&blob).map(|entry| {
                 if entry.checked {
+                    *pinned_bytes += if entry.pins == 0 { blob.size } else { 0 };
                     entry.pins += 1;
                 }
                 entry.checked
@@ -166,7 +174,9 @@ impl Lease {
     pub(crate) fn check(&self, unchecked: Vec<Blob>) -> Vec<Blob> {
         let mut damaged = Vec::new();
         for blob in unchecked {
-            if hash_file(&self.cache.path(&blob), Function::of_hash(blob.hash())).is_ok_and(|found| found == blob) {
+            if hash_file(&self.cache.path(&blob), Function::of_hash(blob.hash()))
+                .is_ok_and(|found| found == blob)
+            {
                 self.commit(&blob);
             } else {
                 self.cache.forget(&mut self.cache.lock(), &blob);
@@ -205,9 +215,11 @@ impl Lease {
     fn commit(&self, blob: &Blob) {
         let mut state = self.cache.lock();
         let mut held = self.held();
-        if state.entries.put(blob.clone(), Entry { pins: 1, checked: true }).is_none() {
-            state.bytes += blob.size;
+        match state.entries.put(blob.clone(), Entry { pins: 1, checked: true }) {
+            None => state.bytes += blob.size,
+            Some(old) => state.pinned_bytes -= if old.pins > 0 { blob.size } else { 0 },
         }
+        state.pinned_bytes += blob.size;
         held.pins.push(blob.clone());
         held.claims.remove(blob);
         state.claimed.remove(blob);
@@ -257,9 +269,11 @@ impl Drop for Lease {
         for blob in &held.claims {
             state.claimed.remove(blob);
         }
+        let State { entries, pinned_bytes, .. } = &mut *state;
         for blob in &held.pins {
-            if let Some(entry) = state.entries.peek_mut(blob) {
-                entry.pins = entry.pins.saturating_sub(1);
+            if let Some(entry) = entries.peek_mut(blob).filter(|entry| entry.pins > 0) {
+                entry.pins -= 1;
+                *pinned_bytes -= if entry.pins == 0 { blob.size } else { 0 };
             }
         }
         self.cache.evict(&mut state, self.cache.max_bytes);
@@ -303,7 +317,7 @@ mod tests {
         let (blob, data) = blob(text);
         let lease = cache.lease();
         let round = lease.take(vec![blob.clone()]);
-        assert_eq!(round.mine.as_slice(), [blob.clone()]);
+        assert_eq!(round.mine.as_slice(), std::slice::from_ref(&blob));
         lease.keep(&blob, &data).unwrap();
         lease
     }
@@ -337,7 +351,7 @@ mod tests {
         assert_eq!(second.take(vec![x.clone()]).waiting.len(), 1);
         drop(first);
         assert_eq!(second.take(vec![x.clone()]).mine.len(), 1);
-        second.release(&[x.clone()]);
+        second.release(std::slice::from_ref(&x));
         assert_eq!(cache.lease().take(vec![x]).mine.len(), 1);
     }
 

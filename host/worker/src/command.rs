@@ -141,11 +141,14 @@ fn spawn(spec: &Spec) -> Result<Child, Failure> {
     }
     for (key, value) in &spec.environment {
         if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-            return Err(Failure::invalid(format!("the environment variable {key:?} of the Command is malformed")));
+            return Err(Failure::invalid(format!(
+                "the environment variable {key:?} of the Command is malformed"
+            )));
         }
     }
     let program = find_program(name, spec)?;
-    let capture = |path: &Path| File::create(path).map_err(|e| Failure::io("making a file for the output", &e));
+    let capture =
+        |path: &Path| File::create(path).map_err(|e| Failure::io("making a file for the output", &e));
     let (stdout, stderr) = (capture(&spec.stdout)?, capture(&spec.stderr)?);
     let mut command = Command::new(&program);
     command
@@ -169,13 +172,15 @@ fn find_program(name: &str, spec: &Spec) -> Result<OsString, Failure> {
     if name.contains('/') {
         return Ok(name.into());
     }
-    let path = spec.environment.iter().find(|(key, _)| key == "PATH").map_or(DEFAULT_PATH, |(_, value)| value);
-    let found = path.split(':').map(|entry| Path::new(if entry.is_empty() { "." } else { entry }).join(name)).find(
-        |candidate| {
+    let path =
+        spec.environment.iter().find(|(key, _)| key == "PATH").map_or(DEFAULT_PATH, |(_, value)| value);
+    let found = path
+        .split(':')
+        .map(|entry| Path::new(if entry.is_empty() { "." } else { entry }).join(name))
+        .find(|candidate| {
             let full = spec.directory.join(candidate);
             full.is_file() && nix::unistd::access(&full, nix::unistd::AccessFlags::X_OK).is_ok()
-        },
-    );
+        });
     match found {
         Some(program) if !name.is_empty() => Ok(program.into()),
         _ => Err(Failure::invalid(format!(
@@ -187,7 +192,8 @@ fn find_program(name: &str, spec: &Spec) -> Result<OsString, Failure> {
 /// What can't be started for its own reasons is `INVALID_ARGUMENT`, as with Buildbarn's runner: it would
 /// fail everywhere in the same way, and an exit code of 127 could not be told from the command's own.
 fn spawn_failure(name: &str, program: &OsString, error: &io::Error) -> Failure {
-    let text = format!("could not start {name:?} (as {program:?}, relative to the working directory): {error}");
+    let text =
+        format!("could not start {name:?} (as {program:?}, relative to the working directory): {error}");
     match error.kind() {
         io::ErrorKind::NotFound
         | io::ErrorKind::PermissionDenied
@@ -196,9 +202,7 @@ fn spawn_failure(name: &str, program: &OsString, error: &io::Error) -> Failure {
         | io::ErrorKind::ArgumentListTooLong
         | io::ErrorKind::InvalidInput
         | io::ErrorKind::InvalidFilename => Failure::invalid(text),
-        _ if matches!(error.raw_os_error(), Some(libc_enoexec) if libc_enoexec == nix::errno::Errno::ENOEXEC as i32) => {
-            Failure::invalid(text)
-        }
+        _ if error.raw_os_error() == Some(nix::errno::Errno::ENOEXEC as i32) => Failure::invalid(text),
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Failure::new(Code::ResourceExhausted, text),
         _ => Failure::new(Code::Internal, text),
     }

@@ -182,7 +182,8 @@ mod tests {
         config.platform = [("b", "2"), ("a", "x"), ("b", "1"), ("b", "2"), ("B", "")]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .to_vec();
-        let sorted: Vec<_> = config.sorted_platform().properties.into_iter().map(|p| p.name + "=" + &p.value).collect();
+        let sorted: Vec<_> =
+            config.sorted_platform().properties.into_iter().map(|p| p.name + "=" + &p.value).collect();
         assert_eq!(sorted, ["B=", "a=x", "b=1", "b=2"]);
     }
 

@@ -1,10 +1,5 @@
 //! Input directories: fetched level by level, kept decoded in memory for later actions.
-use crate::{
-    cas::Store,
-    digest::Blob,
-    error::Failure,
-    paths::check_name,
-};
+use crate::{cas::Store, digest::Blob, error::Failure, paths::check_name};
 use lru::LruCache;
 use pointsman_proto::rev2::{Directory, NodeProperties};
 use prost::Message as _;

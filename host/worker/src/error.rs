@@ -68,7 +68,9 @@ impl Failure {
         let first = missing.first().map(|blob| blob.path()).unwrap_or_default();
         let message = match missing.len() {
             1 => format!("{first} is not in the content store; upload it and execute again"),
-            n => format!("{n} blobs are not in the content store, first {first}; upload them and execute again"),
+            n => format!(
+                "{n} blobs are not in the content store, first {first}; upload them and execute again"
+            ),
         };
         Self { code: Code::FailedPrecondition, message, missing }
     }

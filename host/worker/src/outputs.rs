@@ -112,7 +112,9 @@ impl Wanted {
             let path = directory.join(&wanted.clean);
             let meta = match fs::symlink_metadata(&path) {
                 Ok(meta) => meta,
-                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    continue;
+                }
                 Err(e) => return Err(Failure::io(format_args!("looking at output {:?}", wanted.name), &e)),
             };
             self.add(&mut collected, wanted, &path, &meta, function)?;
@@ -264,7 +266,3 @@ pub(crate) fn hash_output(path: &Path, meta: &fs::Metadata, function: Function) 
         done => done,
     }
 }
-
-#[cfg(test)]
-#[path = "outputs_tests.rs"]
-mod tests;

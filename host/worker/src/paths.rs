@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let bad = matches!(name, "" | "." | "..") || name.contains(['/', '\0']);
     if bad {
-        return Err(Failure::invalid(format!("an input has the name {name:?}, which is not a plain file name")));
+        return Err(Failure::invalid(format!(
+            "an input has the name {name:?}, which is not a plain file name"
+        )));
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 //! an action that runs as the worker's user, root above all, write into the cache.
 use crate::{
     cache::Lease,
+    command::SPAWN_GATE,
     directories::{Plan, PlannedFile, PlannedSymlink},
     error::Failure,
-    command::SPAWN_GATE,
 };
 use pointsman_proto::rev2::NodeProperties;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT};
@@ -76,7 +76,8 @@ impl Placer {
         }
         // Without write permission, as outputs of local Bazel actions are: an action that writes to its
         // inputs shows here rather than in a wrong result.
-        let mode = mode_of(planned.properties.as_ref()).unwrap_or(if planned.executable { 0o555 } else { 0o444 });
+        let mode =
+            mode_of(planned.properties.as_ref()).unwrap_or(if planned.executable { 0o555 } else { 0o444 });
         target.set_permissions(fs::Permissions::from_mode(mode))?;
         if let Some(mtime) = mtime_of(planned.properties.as_ref()) {
             rustix::fs::futimens(&target, &mtime)?;
@@ -135,7 +136,10 @@ fn mtime_of(properties: Option<&NodeProperties>) -> Option<Timestamps> {
     let mtime = properties.and_then(|p| p.mtime.as_ref())?;
     Some(Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.clamp(0, 999_999_999).into() },
+        last_modification: Timespec {
+            tv_sec: mtime.seconds,
+            tv_nsec: mtime.nanos.clamp(0, 999_999_999).into(),
+        },
     })
 }
 

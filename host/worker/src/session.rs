@@ -11,8 +11,9 @@ use crate::{
 };
 use pointsman_proto::{
     remoteworker::{
-        CurrentState, SynchronizeRequest, SynchronizeResponse, current_state, current_state::executing::ExecutionState,
-        desired_state, operation_queue_client::OperationQueueClient,
+        CurrentState, SynchronizeRequest, SynchronizeResponse, current_state,
+        current_state::executing::ExecutionState, desired_state,
+        operation_queue_client::OperationQueueClient,
     },
     rev2::{Digest, ExecuteResponse, Platform},
     rpc,
@@ -103,7 +104,8 @@ impl Session {
     /// or must have given up on it.
     pub(crate) async fn run(mut self) {
         loop {
-            if self.shutdown.is_cancelled() && self.believed_until.is_none_or(|until| Instant::now() > until) {
+            if self.shutdown.is_cancelled() && self.believed_until.is_none_or(|until| Instant::now() > until)
+            {
                 break;
             }
             if let Err(error) = self.get_ready().await {
@@ -219,7 +221,9 @@ impl Session {
                     return Err(Status::internal("the scheduler did not say what follows the result"));
                 }
             }
-            Some(None) => return Err(Status::internal("the scheduler wants a state that this worker does not know")),
+            Some(None) => {
+                return Err(Status::internal("the scheduler wants a state that this worker does not know"));
+            }
             Some(Some(desired_state::WorkerState::Idle(()))) => {
                 self.stop().await;
                 self.believed_until = None;

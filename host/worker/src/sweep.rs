@@ -3,7 +3,7 @@
 //! Killing the process group gets all that stay in it. A process that left it (`setsid`, a shell with job
 //! control) is recognised by what it inherited: its working directory, or a standard stream that is a file
 //! of the build directory. A daemon that changed all of these gets away; only a PID namespace would hold
-//! it. `PR_SET_CHILD_SUBREAPER` is not used: it is a property of the whole process, so with several threads
+//! it. Whoever looks around in a build directory with a shell is taken for one of them. `PR_SET_CHILD_SUBREAPER` is not used: it is a property of the whole process, so with several threads
 //! (or inside the server) it would hand us orphans without telling whose they were.
 use nix::{
     sys::signal::{Signal, kill},
@@ -31,7 +31,9 @@ fn kill_once(territory: &Path) -> usize {
     let own = std::process::id();
     let mut killed = 0;
     for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         if pid as u32 == own || !works_inside(&entry.path(), territory) {
             continue;
         }
@@ -44,5 +46,7 @@ fn kill_once(territory: &Path) -> usize {
 
 fn works_inside(process: &Path, territory: &Path) -> bool {
     let inherited = ["cwd", "fd/0", "fd/1", "fd/2"];
-    inherited.iter().any(|link| fs::read_link(process.join(link)).is_ok_and(|target| target.starts_with(territory)))
+    inherited
+        .iter()
+        .any(|link| fs::read_link(process.join(link)).is_ok_and(|target| target.starts_with(territory)))
 }

@@ -86,10 +86,16 @@ impl TreeBuilder {
             } else if meta.is_symlink() {
                 let target = fs::read_link(&child).map_err(|e| failing(&e))?;
                 let target = target.to_str().ok_or_else(|| {
-                    Failure::invalid(format!("output {name:?} contains a link to {target:?}, which is not UTF-8"))
+                    Failure::invalid(format!(
+                        "output {name:?} contains a link to {target:?}, which is not UTF-8"
+                    ))
                 })?;
                 let node_properties = self.properties.of(&meta);
-                directory.symlinks.push(SymlinkNode { name: node, target: target.to_owned(), node_properties });
+                directory.symlinks.push(SymlinkNode {
+                    name: node,
+                    target: target.to_owned(),
+                    node_properties,
+                });
             } else if meta.is_file() {
                 let blob = hash_output(&child, &meta, self.function).map_err(|e| failing(&e))?;
                 self.blobs.insert(blob.clone(), Source::File(child));

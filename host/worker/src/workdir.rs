@@ -75,9 +75,9 @@ impl BuildDir {
 
     /// Makes it, empty. Blocks.
     pub(crate) fn create(&self) -> Result<(), Failure> {
-        self.clear().and_then(|()| fs::create_dir_all(self.root())).map_err(|e| {
-            Failure::io(format_args!("making the build directory {}", self.path.display()), &e)
-        })
+        self.clear()
+            .and_then(|()| fs::create_dir_all(self.root()))
+            .map_err(|e| Failure::io(format_args!("making the build directory {}", self.path.display()), &e))
     }
 
     /// Removes it with all in it. Blocks.
@@ -132,7 +132,7 @@ mod tests {
         let locked = dir.root().join("a/b");
         fs::create_dir_all(&locked).unwrap();
         fs::write(locked.join("f"), "").unwrap();
-        fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
         dir.create().unwrap();
         assert_eq!(fs::read_dir(dir.root()).unwrap().count(), 0);
         dir.clear().unwrap();

@@ -21,10 +21,16 @@ pub(crate) trait Sink: Send + Sync + 'static {
 impl Store {
     /// Reads many blobs into `sink`, in parallel; gives those that the storage does not have. Goes on after
     /// a missing one, so that the client hears of all at once.
-    pub(crate) async fn read_all(&self, blobs: Vec<Blob>, sink: &Arc<impl Sink>) -> Result<Vec<Blob>, Failure> {
+    pub(crate) async fn read_all(
+        &self,
+        blobs: Vec<Blob>,
+        sink: &Arc<impl Sink>,
+    ) -> Result<Vec<Blob>, Failure> {
         let (batches, large) = self.split(blobs);
-        let mut small: FuturesUnordered<_> = batches.into_iter().map(|batch| self.read_into(batch, sink)).collect();
-        let mut big: FuturesUnordered<_> = large.into_iter().map(|blob| self.stream_into(blob, sink)).collect();
+        let mut small: FuturesUnordered<_> =
+            batches.into_iter().map(|batch| self.read_into(batch, sink)).collect();
+        let mut big: FuturesUnordered<_> =
+            large.into_iter().map(|blob| self.stream_into(blob, sink)).collect();
         let mut missing = Vec::new();
         loop {
             tokio::select! {
@@ -48,7 +54,8 @@ impl Store {
     pub(crate) async fn read_many(&self, blobs: Vec<Blob>) -> Result<HashMap<Blob, Option<Bytes>>, Failure> {
         let (batches, large) = self.split(blobs);
         let mut found = HashMap::new();
-        let mut small: FuturesUnordered<_> = batches.into_iter().map(|batch| self.read_batch(batch)).collect();
+        let mut small: FuturesUnordered<_> =
+            batches.into_iter().map(|batch| self.read_batch(batch)).collect();
         while let Some(batch) = small.next().await {
             found.extend(batch?);
         }
@@ -109,7 +116,8 @@ impl Store {
                 Ok(reply)
             }
         };
-        let reply = self.cas.retry(doing, attempt).await.map_err(|status| Failure::storage(doing, &status))?;
+        let reply =
+            self.cas.retry(doing, attempt).await.map_err(|status| Failure::storage(doing, &status))?;
         let mut found: HashMap<Blob, Bytes> = HashMap::new();
         for response in reply.responses {
             let blob = self.function.check("a blob in the answer of the storage", response.digest.as_ref());

@@ -64,7 +64,8 @@ impl Store {
                 let request = request.clone();
                 async move { self.cas.blobs().find_missing_blobs(request).await }
             };
-            let reply = self.cas.retry(doing, attempt).await.map_err(|status| Failure::storage(doing, &status))?;
+            let reply =
+                self.cas.retry(doing, attempt).await.map_err(|status| Failure::storage(doing, &status))?;
             for digest in reply.into_inner().missing_blob_digests {
                 missing.insert(digest.hash);
             }
