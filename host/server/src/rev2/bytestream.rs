@@ -1,0 +1,205 @@
+//! `ByteStream`: blobs of any size, in pieces.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
+use pointsman_proto::bytestream::byte_stream_server::ByteStream;
+use pointsman_proto::bytestream::{
+    QueryWriteStatusRequest, QueryWriteStatusResponse, ReadRequest, ReadResponse, WriteRequest, WriteResponse,
+};
+use pointsman_storage::{BlobStream, Digest, Storage};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::compression::Compressor;
+use super::resource_name::{self, Encoding, ResourceName};
+use super::status;
+use super::upload::Upload;
+
+/// A blob that is already here is received to its end up to this size: answering in the middle of it would reset
+/// the stream, which costs the client more than the bytes do.
+const DRAIN_MAX_BYTES: u64 = 1 << 20;
+
+/// The service.
+#[derive(Clone)]
+pub struct ByteStreamService {
+    storage: Arc<dyn Storage>,
+}
+
+type ReadStream = Pin<Box<dyn Stream<Item = Result<ReadResponse, Status>> + Send>>;
+
+impl ByteStreamService {
+    /// The service over this storage.
+    pub fn new(storage: Arc<dyn Storage>) -> Self {
+        Self { storage }
+    }
+
+    async fn is_here(&self, digest: &Digest) -> Result<bool, Status> {
+        let missing = self.storage.find_missing(&[*digest]).await;
+        Ok(missing.map_err(|error| status::from_storage(&error))?.is_empty())
+    }
+
+    /// Receives an upload from its first message on; returns the number of bytes received.
+    async fn receive(
+        &self,
+        name: &ResourceName,
+        first: WriteRequest,
+        messages: &mut Streaming<WriteRequest>,
+    ) -> Result<i64, Status> {
+        let resource_name = first.resource_name.clone();
+        let mut upload = Upload::begin(&*self.storage, &name.digest, name.encoding).await?;
+        let mut received = 0;
+        let mut message = first;
+        loop {
+            check_message(&message, &resource_name, received)?;
+            received += message.data.len() as i64;
+            let last = message.finish_write;
+            upload.push(message.data).await?;
+            if last {
+                break;
+            }
+            message = messages.message().await?.ok_or_else(|| unfinished(&name.digest, received))?;
+        }
+        upload.commit().await?;
+        Ok(received)
+    }
+}
+
+#[tonic::async_trait]
+impl ByteStream for ByteStreamService {
+    type ReadStream = ReadStream;
+
+    async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadStream>, Status> {
+        let request = request.into_inner();
+        let name = resource_name::parse_read(&request.resource_name)?;
+        let offset = u64::try_from(request.read_offset)
+            .map_err(|_| Status::out_of_range(format!("read_offset {} is negative", request.read_offset)))?;
+        let limit = match u64::try_from(request.read_limit) {
+            Ok(0) => None,
+            Ok(limit) => Some(limit),
+            Err(_) => {
+                return Err(Status::invalid_argument(format!(
+                    "read_limit {} is negative",
+                    request.read_limit
+                )));
+            }
+        };
+        if limit.is_some() && name.encoding == Encoding::Zstd {
+            let text =
+                "read_limit must be 0 for compressed-blobs: compressed bytes can't be counted beforehand";
+            return Err(Status::invalid_argument(text));
+        }
+        let content = self.storage.read(&name.digest, offset, limit).await;
+        let content = content.map_err(|error| status::from_storage(&error))?;
+        match name.encoding {
+            Encoding::Identity => Ok(Response::new(Box::pin(content.map(|piece| match piece {
+                Ok(data) => Ok(ReadResponse { data }),
+                Err(error) => Err(status::from_storage(&error)),
+            })))),
+            Encoding::Zstd => {
+                let remaining = name.digest.size_bytes() - offset;
+                Ok(Response::new(compressed(content, remaining)?))
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        request: Request<Streaming<WriteRequest>>,
+    ) -> Result<Response<WriteResponse>, Status> {
+        let mut messages = request.into_inner();
+        let first = messages.message().await?;
+        let first =
+            first.ok_or_else(|| Status::invalid_argument("a write without any message names no blob"))?;
+        let name = resource_name::parse_write(&first.resource_name)?;
+        let committed_size = if self.is_here(&name.digest).await? {
+            drain(first, &mut messages, &name.digest).await;
+            match name.encoding {
+                Encoding::Identity => name.digest.size_bytes() as i64,
+                // How large the blob would be when compressed nobody knows; REv2 has this value for it.
+                Encoding::Zstd => -1,
+            }
+        } else {
+            self.receive(&name, first, &mut messages).await?
+        };
+        Ok(Response::new(WriteResponse { committed_size }))
+    }
+
+    /// Uploads can't be resumed: one is complete, or it is not known.
+    async fn query_write_status(
+        &self,
+        request: Request<QueryWriteStatusRequest>,
+    ) -> Result<Response<QueryWriteStatusResponse>, Status> {
+        let name = resource_name::parse_write(&request.get_ref().resource_name)?;
+        if self.is_here(&name.digest).await? {
+            let committed_size = name.digest.size_bytes() as i64;
+            return Ok(Response::new(QueryWriteStatusResponse { committed_size, complete: true }));
+        }
+        let text = format!("blob {} is not here and no upload of it can be resumed: begin at 0", name.digest);
+        Err(Status::not_found(text))
+    }
+}
+
+fn check_message(message: &WriteRequest, resource_name: &str, received: i64) -> Result<(), Status> {
+    if !message.resource_name.is_empty() && message.resource_name != resource_name {
+        let text = "resource_name differs from that of the first message of this write";
+        return Err(Status::invalid_argument(text));
+    }
+    if message.write_offset != received {
+        let (offset, why) =
+            (message.write_offset, if received == 0 { ", uploads can't be resumed" } else { "" });
+        return Err(Status::invalid_argument(format!(
+            "write_offset is {offset}, {received} was expected{why}"
+        )));
+    }
+    Ok(())
+}
+
+fn unfinished(digest: &Digest, received: i64) -> Status {
+    let text = format!("upload of blob {digest} ended after {received} bytes without finish_write");
+    Status::invalid_argument(text)
+}
+
+/// Receives the rest of an upload that is not needed, if it is short. Its errors don't matter any more.
+async fn drain(first: WriteRequest, messages: &mut Streaming<WriteRequest>, digest: &Digest) {
+    let mut last = first.finish_write || digest.size_bytes() > DRAIN_MAX_BYTES;
+    let mut received = first.data.len() as u64;
+    while !last && received <= DRAIN_MAX_BYTES {
+        match messages.message().await {
+            Ok(Some(message)) => {
+                received += message.data.len() as u64;
+                last = message.finish_write;
+            }
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// Compresses a stream of `remaining` bytes piece by piece.
+fn compressed(content: BlobStream, remaining: u64) -> Result<ReadStream, Status> {
+    struct State {
+        content: BlobStream,
+        compressor: Option<Compressor>,
+        remaining: u64,
+    }
+    let state = State { content, compressor: Some(Compressor::new(remaining)?), remaining };
+    Ok(Box::pin(stream::try_unfold(state, |mut state| async move {
+        // Gone after the last piece: the frame is complete.
+        while let Some(compressor) = state.compressor.take() {
+            let piece = match state.content.next().await {
+                Some(piece) => piece.map_err(|error| status::from_storage(&error))?,
+                None => Default::default(),
+            };
+            let ended = piece.is_empty();
+            state.remaining = state.remaining.saturating_sub(piece.len() as u64);
+            let last = ended || state.remaining == 0;
+            let (data, compressor) = compressor.push(piece, last).await?;
+            state.compressor = (!last).then_some(compressor);
+            // Some pieces go into the compressor whole.
+            if !data.is_empty() {
+                return Ok(Some((ReadResponse { data }, state)));
+            }
+        }
+        Ok(None)
+    })))
+}
