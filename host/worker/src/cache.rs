@@ -230,11 +230,9 @@ impl Lease {
     }
 
     fn write(&self, blob: &Blob, data: &Bytes) -> io::Result<()> {
-        let path = self.path();
-        let written = fs::File::create_new(&path).and_then(|mut file| file.write_all(data));
-        written.and_then(|()| fs::rename(&path, self.cache.path(blob))).inspect_err(|_| {
-            let _ = fs::remove_file(&path);
-        })
+        let temp = self.temp();
+        fs::File::create_new(temp.path())?.write_all(data)?;
+        temp.rename(&self.cache.path(blob))
     }
 }
 
@@ -242,8 +240,7 @@ impl Sink for Lease {
     fn keep(&self, blob: &Blob, data: &Bytes) -> Result<(), Failure> {
         let mut written = self.write(blob, data);
         if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull) {
-            // The cache is the first to give way when the disk is full.
-            self.cache.evict(&mut self.cache.lock(), 0);
+            self.make_room();
             written = self.write(blob, data);
         }
         written.map_err(|e| Failure::io("keeping an input file", &e))?;
@@ -251,14 +248,45 @@ impl Sink for Lease {
         Ok(())
     }
 
-    fn path(&self) -> PathBuf {
-        self.cache.dir.join("tmp").join(uuid::Uuid::new_v4().simple().to_string())
+    fn temp(&self) -> TempFile {
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        TempFile { path: self.cache.dir.join("tmp").join(name), kept: false }
     }
 
-    fn keep_file(&self, blob: &Blob, path: &Path) -> Result<(), Failure> {
-        fs::rename(path, self.cache.path(blob)).map_err(|e| Failure::io("keeping an input file", &e))?;
+    fn keep_file(&self, blob: &Blob, temp: TempFile) -> Result<(), Failure> {
+        temp.rename(&self.cache.path(blob)).map_err(|e| Failure::io("keeping an input file", &e))?;
         self.commit(blob);
         Ok(())
+    }
+
+    fn make_room(&self) {
+        self.cache.evict(&mut self.cache.lock(), 0);
+    }
+}
+
+/// A file on its way into the cache, removed unless it arrives.
+pub(crate) struct TempFile {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl TempFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn rename(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use pointsman_proto::rev2::{Platform, platform::Property};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tonic::transport::{Endpoint, Uri};
 
-/// Most threads that one worker may have.
-pub const CONCURRENCY_MAX: usize = 4096;
+/// Most threads that one worker may have. A running command holds one of the runtime's blocking threads (512
+/// unless configured), and at least as many must be left for inputs and outputs.
+pub const CONCURRENCY_MAX: usize = 256;
 
 /// Settings of a worker. Start from [`WorkerConfig::new`] and change what differs.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ impl WorkerConfig {
     pub(crate) fn check(&self) -> Result<(), WorkerError> {
         let setting = |key, value: String, wanted| Err(WorkerError::Setting { key, value, wanted });
         if !(1..=CONCURRENCY_MAX).contains(&self.concurrency) {
-            return setting("concurrency", self.concurrency.to_string(), "between 1 and 4096");
+            return setting("concurrency", self.concurrency.to_string(), "between 1 and 256");
         }
         if self.transfers_max == 0 {
             return setting("transfers_max", "0".into(), "at least 1");

@@ -51,11 +51,13 @@ pub(crate) struct Failure {
     pub(crate) code: Code,
     message: String,
     missing: Vec<Blob>,
+    /// This machine's disk is full: freeing some of it may help.
+    pub(crate) disk_full: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), missing: Vec::new() }
+        Self { code, message: message.into(), missing: Vec::new(), disk_full: false }
     }
 
     /// The fault of who wrote the action: running it elsewhere would not help.
@@ -72,7 +74,7 @@ impl Failure {
                 "{n} blobs are not in the content store, first {first}; upload them and execute again"
             ),
         };
-        Self { code: Code::FailedPrecondition, message, missing }
+        Self { code: Code::FailedPrecondition, message, missing, disk_full: false }
     }
 
     /// A file operation of the worker itself went wrong. A full disk is told apart, because there another
@@ -84,7 +86,8 @@ impl Failure {
             }
             _ => Code::Internal,
         };
-        Self::new(code, format!("{doing} on the worker failed: {error}"))
+        let disk_full = error.kind() == io::ErrorKind::StorageFull;
+        Self { disk_full, ..Self::new(code, format!("{doing} on the worker failed: {error}")) }
     }
 
     /// A call to the storage failed for good. Codes that clients take for a verdict on the action itself

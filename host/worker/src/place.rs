@@ -3,6 +3,7 @@
 //! an action that runs as the worker's user, root above all, write into the cache.
 use crate::{
     cache::Lease,
+    cas::Sink as _,
     command::SPAWN_GATE,
     directories::{Plan, PlannedFile, PlannedSymlink},
     error::Failure,
@@ -54,7 +55,14 @@ impl Placer {
             if cancel.is_cancelled() {
                 return Ok(());
             }
-            self.file(root, file, lease).map_err(|e| placing(&file.path, &e))?;
+            let mut placed = self.file(root, file, lease);
+            if placed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull) {
+                // The cache is the first to give way when the disk is full.
+                lease.make_room();
+                let _ = fs::remove_file(root.join(&file.path));
+                placed = self.file(root, file, lease);
+            }
+            placed.map_err(|e| placing(&file.path, &e))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Reading blobs.
 use super::{STALL, Store};
-use crate::{digest, digest::Blob, error::Failure};
+use crate::{cache::TempFile, digest, digest::Blob, error::Failure};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use pointsman_proto::{bytestream::ReadRequest, rev2::BatchReadBlobsRequest};
@@ -12,10 +12,12 @@ use tonic::{Code, Status};
 pub(crate) trait Sink: Send + Sync + 'static {
     /// Takes a whole blob, verified. May block: it is called on a thread for that.
     fn keep(&self, blob: &Blob, data: &Bytes) -> Result<(), Failure>;
-    /// A path to stream a large blob to.
-    fn path(&self) -> std::path::PathBuf;
-    /// Takes the large blob at `path`, verified. May block.
-    fn keep_file(&self, blob: &Blob, path: &Path) -> Result<(), Failure>;
+    /// A file to stream a large blob to.
+    fn temp(&self) -> TempFile;
+    /// Takes a large blob that was streamed, verified. May block.
+    fn keep_file(&self, blob: &Blob, temp: TempFile) -> Result<(), Failure>;
+    /// The disk is full: gives back what can be spared. May block.
+    fn make_room(&self);
 }
 
 impl Store {
@@ -83,12 +85,19 @@ impl Store {
     }
 
     async fn stream_into(&self, blob: Blob, sink: &Arc<impl Sink>) -> Result<Option<Blob>, Failure> {
-        let path = sink.path();
-        if !self.read_to(&blob, &path).await? {
+        let mut temp = sink.temp();
+        let mut found = self.read_to(&blob, temp.path()).await;
+        if found.as_ref().is_err_and(|failure| failure.disk_full) {
+            let roomy = Arc::clone(sink);
+            let _ = tokio::task::spawn_blocking(move || roomy.make_room()).await;
+            temp = sink.temp();
+            found = self.read_to(&blob, temp.path()).await;
+        }
+        if !found? {
             return Ok(Some(blob));
         }
         let sink = Arc::clone(sink);
-        let keep = move || sink.keep_file(&blob, &path);
+        let keep = move || sink.keep_file(&blob, temp);
         tokio::task::spawn_blocking(keep).await.map_err(|e| Failure::join("keeping an input", &e))??;
         Ok(None)
     }
