@@ -1,0 +1,61 @@
+//! Why a policy could not be loaded, and why a runtime could not be made.
+
+use crate::failure::Failure;
+use crate::interface::ConfigProblem;
+
+/// A policy that can't be put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file is larger than a policy may be.
+    #[error("the policy has {bytes} bytes, allowed are {limit}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The bytes are no component.
+    #[error("it is not a WebAssembly component: {0}")]
+    NotAComponent(String),
+    /// It imports what is not offered, or does not export what is called.
+    #[error("it does not fit the policy interface: {}", .differences.join("; "))]
+    Interface {
+        /// All differences.
+        differences: Vec<String>,
+    },
+    /// It does not accept its configuration.
+    #[error("it refuses its configuration: {}", listed(.problems))]
+    Config {
+        /// All problems, each with its place.
+        problems: Vec<ConfigProblem>,
+    },
+    /// It failed while it was started or configured.
+    #[error("it failed while it was configured: {0}")]
+    Failed(Failure),
+    /// It does not say who it is.
+    #[error("its manifest can't be used: {0}")]
+    Manifest(String),
+}
+
+fn listed(problems: &[ConfigProblem]) -> String {
+    let place = |problem: &ConfigProblem| match &*problem.path {
+        "" => "(whole configuration)".to_owned(),
+        path => path.to_owned(),
+    };
+    problems
+        .iter()
+        .map(|problem| format!("{}: {}", place(problem), problem.message))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// A runtime that can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The Wasm engine does not work on this machine.
+    #[error("can't start the policy engine: {0}")]
+    Engine(String),
+    /// The default policy does not load; its configuration is the usual reason.
+    #[error("can't load the built-in default policy: {0}")]
+    Default(#[source] LoadError),
+}

@@ -1,0 +1,100 @@
+//! What a server can set about its policies, and the limits that hold for each.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::facts::Pool;
+
+/// Where `host.pools` comes from: called by the policy's thread, so it must only look at a snapshot.
+pub type PoolsSnapshot = Arc<dyn Fn() -> Vec<Pool> + Send + Sync>;
+
+/// Settings of a [`Runtime`](crate::Runtime).
+#[derive(Clone)]
+pub struct Options {
+    /// What a policy may use.
+    pub limits: Limits,
+    /// Instances that each generation keeps; 0 counts as 1. More callers than that wait for each other.
+    pub instances: usize,
+    /// Configuration of the embedded default policy, as JSON.
+    pub default_config: String,
+    /// What `host.pools` answers.
+    pub pools: PoolsSnapshot,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            instances: std::thread::available_parallelism().map_or(1, Into::into),
+            default_config: "{}".into(),
+            pools: Arc::new(Vec::new),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("limits", &self.limits)
+            .field("instances", &self.instances)
+            .field("default_config", &self.default_config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a policy may use. A call that needs more fails, and the embedded default policy decides.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Size of the file, in bytes.
+    pub component_bytes: usize,
+    /// Wasm instructions of one call, roughly. A thousand million are some 90 ms of tight loop. Fuel is the verdict:
+    /// unlike time it is the same on a busy machine.
+    pub fuel_per_call: u64,
+    /// Wall time of one call. Only a net for what fuel does not count, so it has to be generous: a healthy call on a
+    /// busy machine must not meet it.
+    pub deadline: Duration,
+    /// Linear memory of one instance, in bytes.
+    pub memory_bytes: usize,
+    /// Elements of all tables of one instance.
+    pub table_elements: usize,
+    /// Bytes that one host call may take out of a policy's memory.
+    pub hostcall_bytes: usize,
+    /// Properties that a route may have.
+    pub properties: usize,
+    /// Bytes of one string of an answer.
+    pub string_bytes: usize,
+    /// Names of strategies, and levels of invocation keys, that a route may have.
+    pub list_items: usize,
+    /// Notes that one call may add.
+    pub notes: usize,
+    /// Log lines of one call; further ones are dropped.
+    pub log_lines: u32,
+    /// Bytes of one log line; the rest is cut off.
+    pub log_line_bytes: usize,
+    /// Values that a policy may store; the oldest go first.
+    pub stored_values: usize,
+    /// Bytes of those, keys included.
+    pub stored_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            component_bytes: 64 << 20,
+            fuel_per_call: 50_000_000,
+            deadline: Duration::from_secs(5),
+            memory_bytes: 64 << 20,
+            table_elements: 100_000,
+            hostcall_bytes: 8 << 20,
+            properties: 1_000,
+            string_bytes: 64 << 10,
+            list_items: 64,
+            notes: 32,
+            log_lines: 32,
+            log_line_bytes: 4 << 10,
+            stored_values: 10_000,
+            stored_bytes: 4 << 20,
+        }
+    }
+}

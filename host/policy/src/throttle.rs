@@ -1,0 +1,30 @@
+//! Keeps a failing policy from filling the log.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lets one line through per interval and counts the others.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    interval: Duration,
+    state: Mutex<(Option<Instant>, u64)>,
+}
+
+impl Throttle {
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self { interval, state: Mutex::new((None, 0)) }
+    }
+
+    /// `Some` when a line may be written: how many were held back since the last one.
+    pub(crate) fn pass(&self) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if state.0.is_some_and(|last| now.duration_since(last) < self.interval) {
+            state.1 += 1;
+            return None;
+        }
+        let held_back = state.1;
+        *state = (Some(now), 0);
+        Some(held_back)
+    }
+}
