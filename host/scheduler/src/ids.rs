@@ -45,5 +45,8 @@ pub struct ActionDigest {
 /// Hash map for look-up only: its order depends on nothing but its content, and still nothing may iterate it.
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
 
+/// Hash set for look-up only, like [`Map`].
+pub(crate) type Set<T> = hashbrown::HashSet<T, foldhash::fast::FixedState>;
+
 /// Shared text.
 pub(crate) type Text = Arc<str>;

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::ids::{TaskId, WorkerId};
+use crate::route::SizeClass;
 use crate::scheduler::Scheduler;
-use crate::task::TaskState;
+use crate::shapes::is_path_prefix;
+use crate::task::{Task, TaskState};
+use crate::workers::Worker;
 
 impl Scheduler {
     /// Looks at everything.
@@ -16,6 +19,7 @@ impl Scheduler {
         self.fleet.check(&self.index)?;
         self.check_tasks()?;
         self.check_operations()?;
+        self.check_sharing()?;
         self.check_nobody_waits_in_vain()
     }
 
@@ -35,17 +39,23 @@ impl Scheduler {
                 }
                 TaskState::Queued => {
                     queued += 1;
-                    if self.queued_by_arrival.get(&task.sequence) != Some(&id) {
+                    let waiting = self.index.waiting.get(id).map(|w| (w.class, w.key, &w.digest));
+                    if self.queued_by_arrival.get(&task.sequence) != Some(&id)
+                        || waiting != Some((task.class, task.key, &task.digest))
+                    {
                         return Err(format!("task {} is not in the queue", task.sequence));
                     }
                 }
+            }
+            if self.index.classes[task.class].key.avoid != task.failed_on() {
+                return Err(format!("task {} has failed elsewhere than its class says", task.sequence));
             }
             if task.attempts.len() >= self.config.max_attempts {
                 return Err(format!("task {} was tried too often", task.sequence));
             }
         }
-        if queued != self.index.queued || queued != self.queued_by_arrival.len() {
-            return Err(format!("{queued} tasks queued, {} in queues", self.index.queued));
+        if queued != self.index.waiting.len() || queued != self.queued_by_arrival.len() {
+            return Err(format!("{queued} tasks queued, {} in queues", self.index.waiting.len()));
         }
         let bound = self.fleet.workers.values().filter_map(|w| w.run.as_ref()?.task);
         match bound.collect::<Vec<TaskId>>() {
@@ -68,18 +78,59 @@ impl Scheduler {
         Ok(())
     }
 
-    /// No worker waits while a task is queued that it may run.
-    fn check_nobody_waits_in_vain(&self) -> Result<(), String> {
-        for (id, worker) in &self.fleet.workers {
-            if worker.waiting.is_some()
-                && let Some(task) = self.task_for(id)
-            {
-                return Err(format!(
-                    "worker {} waits while task {} could run",
-                    worker.key, self.tasks[task].sequence
-                ));
+    fn check_sharing(&self) -> Result<(), String> {
+        for (key, tasks) in &self.sharable {
+            for (sequence, id) in tasks {
+                let task = self.tasks.get(*id).filter(|t| t.sequence == *sequence && t.route.shared);
+                if task.is_none_or(|t| t.share_key() != *key) {
+                    return Err(format!("task {sequence} may be joined and should not"));
+                }
             }
         }
         Ok(())
+    }
+
+    /// No worker waits while a task is queued that it may run. Said once more without lanes, shapes and lists.
+    fn check_nobody_waits_in_vain(&self) -> Result<(), String> {
+        for worker in self.fleet.workers.values().filter(|w| w.waiting.is_some()) {
+            let could_run = |id: &TaskId| {
+                let task = &self.tasks[*id];
+                let host = &self.fleet.hosts[worker.host];
+                let failed_here = task.failed_on().contains(&host.key);
+                self.has_room(worker, task)
+                    && self.is_eligible(worker, task)
+                    && !host.running.contains(&task.digest)
+                    && !(failed_here && self.may_go_elsewhere(task))
+            };
+            if let Some(id) = self.queued_by_arrival.values().find(|id| could_run(id)) {
+                let task = &self.tasks[*id];
+                return Err(format!("worker {} waits while task {} could run", worker.key, task.sequence));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self, worker: &Worker, task: &Task) -> bool {
+        let class = &self.index.classes[task.class].key;
+        self.fleet.hosts[worker.host].has_room_for(&self.index.demands[class.demand].amounts)
+    }
+
+    fn is_eligible(&self, worker: &Worker, task: &Task) -> bool {
+        let (kind, route) = (&self.index.kinds[worker.kind].key, &task.route);
+        let Ok(asked) = self.schema.action(&route.platform) else { return false };
+        let size_fits = match route.size {
+            SizeClass::Exactly(size) => size == kind.size_class,
+            SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => true,
+        };
+        size_fits
+            && route.pool.as_ref().is_none_or(|p| *p == kind.pool)
+            && is_path_prefix(&kind.prefix, &task.instance)
+            && asked.atoms.iter().all(|a| kind.atoms.contains(a))
+    }
+
+    fn may_go_elsewhere(&self, task: &Task) -> bool {
+        let failed_on = task.failed_on();
+        let eligible = self.fleet.workers.values().filter(|w| self.is_eligible(w, task));
+        eligible.into_iter().any(|w| !failed_on.contains(&self.fleet.hosts[w.host].key))
     }
 }

@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | [`scheduler`] | `step(now, event) → effects + changes`: the main path |
 //! | [`event`], [`effect`] | what can happen, and what is to be done |
+//! | `clients`, `polls` | what clients and policies want; what workers say |
+//! | `lifecycle`, `attempts` | the way of a task through queues and failed tries to its end |
 //! | [`route`] | what a policy decides, as plain data |
 //! | [`properties`] | the schema and its four types |
-//! | `classes`, `shapes` | who can serve whom, and in which order tasks wait |
+//! | `classes`, `shapes`, `lanes`, `queue` | who can serve whom, and in which order tasks wait |
 //! | `workers`, `placement` | who is there, what is free, who runs what |
-//! | [`task`], `attempts` | tasks, operations, failed tries |
+//! | [`task`], `timers` | tasks, operations, deadlines |
 //! | [`records`] | what must survive, and how to come back from it |
 //! | [`views`], [`invariants`] | looks at the state; what must always hold |
 //!
@@ -21,12 +23,17 @@
 
 mod attempts;
 mod classes;
+mod clients;
 pub mod effect;
 pub mod event;
 pub mod ids;
 pub mod invariants;
+mod lanes;
+mod lifecycle;
 mod placement;
+mod polls;
 pub mod properties;
+mod queue;
 pub mod records;
 pub mod route;
 pub mod scheduler;

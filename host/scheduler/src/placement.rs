@@ -1,89 +1,126 @@
 //! Who runs what: a worker that is free takes the first task that it may run; a task that arrives goes to the host
 //! that was used least recently.
 
-use smallvec::SmallVec;
-
 use crate::effect::{Change, Output, Reply};
-use crate::ids::{HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
-use crate::scheduler::{PASSED_OVER_MAX, Scheduler, reply};
-use crate::task::{Task, TaskState};
-use crate::workers::{Host, Open, Run};
+use crate::ids::{HostId, PollId, TaskId, WorkerId};
+use crate::lanes::LaneKey;
+use crate::scheduler::{Scheduler, reply};
+use crate::task::{QueueKey, TaskState};
+use crate::workers::{Host, Open, Run, fits};
+
+/// A worker whose call is being answered, and the call.
+pub(crate) type Caller = (WorkerId, PollId);
 
 impl Scheduler {
     /// The first task, by queue order over all lanes, that this worker may run now.
-    pub(crate) fn task_for(&self, worker: WorkerId) -> Option<TaskId> {
+    pub(crate) fn task_for(&self, worker: WorkerId) -> Option<(QueueKey, TaskId)> {
         let worker = &self.fleet.workers[worker];
         let host = &self.fleet.hosts[worker.host];
+        if !host.accepts() {
+            return None;
+        }
+        let free = host.free();
         let shape = self.index.kinds[worker.kind].shape;
         let mut best = None;
         for lane in &self.index.shapes[shape].waiting {
             self.index.probe();
-            let key = &self.index.lanes[*lane].key;
-            if !host.has_room_for(&self.index.demands[key.demand].amounts) {
+            let lane = &self.index.lanes[*lane];
+            let demand = &self.index.demands[lane.key.demand].amounts;
+            if !fits(demand, &free) || self.avoids(&lane.key, host) {
                 continue;
             }
-            let first = self
-                .index
-                .first(*lane, PASSED_OVER_MAX, |t| self.may_run(&self.tasks[t], host, &key.eligible));
-            if let Some(first) = first
-                && best.is_none_or(|b| first < b)
-            {
-                best = Some(first);
+            for first in lane.queue.in_sight() {
+                if best.is_some_and(|b| b < first) {
+                    break;
+                }
+                self.index.probe();
+                // Buildbarn workers name their build directory after the digest: a host runs one of a digest at a time.
+                if !host.running.contains(&self.tasks[first.1].digest) {
+                    best = Some(first);
+                    break;
+                }
             }
         }
-        best.map(|(_, task)| task)
+        best
     }
 
-    /// Gives a queued task to a worker that waits, if there is one for it.
-    pub(crate) fn place(&mut self, id: TaskId, out: &mut Output) -> bool {
-        let Some(task) = self.tasks.get(id).filter(|t| t.is_queued()) else { return false };
-        let key = &self.index.lanes[self.index.classes[task.class].lane].key;
+    /// Gives a queued task to a worker that waits, if there is one for it. No other queued task has one.
+    pub(crate) fn place(&mut self, id: TaskId, out: &mut Output) {
+        let Some(waiting) = self.index.waiting.get(id) else { return };
+        let lane = &self.index.lanes[self.index.classes[waiting.class].lane];
+        // One of the same digest waits before it: where that can't go, this can't.
+        if !lane.queue.is_in_sight(waiting.key) {
+            return;
+        }
+        let Some(open) = self.host_for(id, &lane.key) else { return };
+        let Some(worker) = self.fleet.hosts[open.host].idle_of(open.kind) else { return };
+        let Some(poll) = self.fleet.stop_waiting(&self.index, worker) else { return };
+        self.assign(id, (worker, poll), out);
+    }
+
+    fn host_for(&self, id: TaskId, lane: &LaneKey) -> Option<Open> {
+        let digest = &self.tasks[id].digest;
+        let demand = &self.index.demands[lane.demand].amounts;
         let mut best: Option<Open> = None;
-        for shape in &key.eligible {
-            for open in self.fleet.open(*shape, key.demand) {
+        for shape in &lane.eligible {
+            self.index.probe();
+            let Some(groups) = self.fleet.open.get(shape) else { continue };
+            for (free, group) in groups.range(demand.clone()..) {
                 self.index.probe();
-                if best.is_some_and(|b| b < open) {
-                    break;
+                if !fits(demand, free) {
+                    continue;
                 }
-                if self.may_run(task, &self.fleet.hosts[open.host], &key.eligible) {
-                    best = Some(open);
-                    break;
+                for open in group {
+                    if best.is_some_and(|b| b < *open) {
+                        break;
+                    }
+                    self.index.probe();
+                    let host = &self.fleet.hosts[open.host];
+                    if !host.running.contains(digest) && !self.avoids(lane, host) {
+                        best = Some(*open);
+                        break;
+                    }
                 }
             }
         }
-        let Some(open) = best else { return false };
-        let Some(worker) = self.fleet.hosts[open.host].idle_of(open.kind) else { return false };
-        let Some(poll) = self.fleet.stop_waiting(&self.index, worker) else { return false };
-        self.assign(id, worker, poll, out);
-        true
+        best
     }
 
     /// Lets a host's waiting workers take what they now may.
     pub(crate) fn offer(&mut self, host: HostId, out: &mut Output) {
-        while let Some((worker, task)) = self.work_for(host) {
-            let Some(poll) = self.fleet.stop_waiting(&self.index, worker) else { return };
-            self.assign(task, worker, poll, out);
-        }
+        self.share_out(host, None, out);
     }
 
-    fn work_for(&self, host: HostId) -> Option<(WorkerId, TaskId)> {
-        let mut kinds: SmallVec<[KindId; 2]> = SmallVec::new();
-        let idle: SmallVec<[WorkerId; 8]> = self.fleet.hosts.get(host)?.idle_workers().collect();
-        for worker in idle {
-            let kind = self.fleet.workers[worker].kind;
-            // What one of a kind can't take, the others can't either.
-            if kinds.contains(&kind) {
-                continue;
-            }
-            kinds.push(kind);
-            if let Some(task) = self.task_for(worker) {
-                return Some((worker, task));
+    /// The same, with one more worker, whose call is being answered. Returned if nothing is for it.
+    pub(crate) fn share_out(
+        &mut self,
+        host: HostId,
+        mut caller: Option<Caller>,
+        out: &mut Output,
+    ) -> Option<Caller> {
+        while let Some((worker, task)) = self.work_for(host, caller) {
+            match caller.take_if(|c| c.0 == worker) {
+                Some(caller) => self.assign(task, caller, out),
+                None => {
+                    let Some(poll) = self.fleet.stop_waiting(&self.index, worker) else { break };
+                    self.assign(task, (worker, poll), out);
+                }
             }
         }
-        None
+        caller
     }
 
-    pub(crate) fn assign(&mut self, id: TaskId, worker: WorkerId, poll: PollId, out: &mut Output) {
+    /// The first task that some worker of the host may run. What one of a kind may, the others may too.
+    fn work_for(&self, host: HostId, caller: Option<Caller>) -> Option<(WorkerId, TaskId)> {
+        let caller = caller.map(|(w, _)| w);
+        let kind = caller.map(|w| self.fleet.workers[w].kind);
+        let others = self.fleet.hosts[host].idle_of_each_kind();
+        let others = others.filter(|w| kind != Some(self.fleet.workers[*w].kind));
+        let best = caller.into_iter().chain(others).filter_map(|w| Some((self.task_for(w)?, w))).min()?;
+        Some((best.1, best.0.1))
+    }
+
+    pub(crate) fn assign(&mut self, id: TaskId, (worker, poll): Caller, out: &mut Output) {
         self.dequeue(id);
         let task = &mut self.tasks[id];
         task.state = TaskState::Running(worker);
@@ -91,8 +128,7 @@ impl Scheduler {
         let run = Run { task: Some(id), digest: task.digest.clone(), demand, stage: None, sent_again: 0 };
         let operations = task.operations.clone();
         self.fleet.start(&self.index, worker, run);
-        self.fleet.workers[worker].deadline = self.now + self.config.worker_expiry;
-        self.arm(worker);
+        self.call_again(worker);
         out.effects.push(reply(poll, Reply::Execute(id)));
         for operation in operations {
             self.tell(operation, out);
@@ -100,17 +136,33 @@ impl Scheduler {
         out.changes.push(Change::PutTask(id));
     }
 
-    /// A host runs one of a digest at a time (Buildbarn workers name their build directory after it), and a task goes
-    /// back to a host that failed it only if there is no other.
-    fn may_run(&self, task: &Task, host: &Host, eligible: &[ShapeId]) -> bool {
-        if host.running.contains_key(&task.digest) {
-            return false;
+    /// Tasks of this lane have failed on that host, and there are others for them.
+    fn avoids(&self, lane: &LaneKey, host: &Host) -> bool {
+        lane.avoid.contains(&host.key) && self.is_elsewhere(lane)
+    }
+
+    /// Some host other than those to avoid has workers for the lane, free or not.
+    fn is_elsewhere(&self, lane: &LaneKey) -> bool {
+        let kinds = lane.eligible.iter().flat_map(|s| &self.index.shapes[*s].kinds);
+        let mut hosts = kinds.flat_map(|k| &self.index.kinds[*k].hosts);
+        hosts.any(|h| {
+            self.index.probe();
+            !lane.avoid.contains(&self.fleet.hosts[*h].key)
+        })
+    }
+
+    /// Hosts have gone: tasks that have failed on all others may go back to where they failed.
+    pub(crate) fn offer_what_was_avoided(&mut self, out: &mut Output) {
+        for id in self.index.avoiding.clone() {
+            let Some(lane) = self.index.lanes.get(id) else { continue };
+            if self.is_elsewhere(&lane.key) {
+                continue;
+            }
+            for host in lane.key.avoid.clone() {
+                if let Some(host) = self.fleet.host_by_key.get(&host) {
+                    self.offer(*host, out);
+                }
+            }
         }
-        let elsewhere = || {
-            let kinds = eligible.iter().flat_map(|s| &self.index.shapes[*s].kinds);
-            let mut hosts = kinds.flat_map(|k| &self.index.kinds[*k].hosts);
-            hosts.any(|h| !task.failed_on(&self.fleet.hosts[*h].key))
-        };
-        !task.failed_on(&host.key) || !elsewhere()
     }
 }

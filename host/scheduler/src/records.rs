@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::effect::Refusal;
 use crate::ids::{ActionDigest, OperationId, TaskId, Text};
 use crate::properties::Schema;
 use crate::route::Route;
@@ -69,73 +68,72 @@ impl Scheduler {
         })
     }
 
-    /// The record of an ended operation.
+    /// The record of an ended operation that is still remembered.
     pub fn finished_record(&self, id: OperationId) -> Option<FinishedRecord> {
-        let operation = self.operations.get(id).filter(|o| o.task.is_none())?;
-        // It ended when it last changed, which is `now` in the step that ended it.
-        Some(FinishedRecord { name: operation.name.clone(), ended: self.now })
+        let operation = self.operations.get(id)?;
+        Some(FinishedRecord { name: operation.name.clone(), ended: operation.ended? })
     }
 
-    /// The state that these records describe. What ran is queued again, in its old place.
-    ///
-    /// # Errors
-    /// A task that today's schema or bounds refuse, with its record.
+    /// The state that these records describe, in whatever order they come. What ran is queued again, in its old place.
+    /// Returned third: tasks that today's schema or bounds refuse, and why.
     pub fn restore(
         config: Config,
         schema: Arc<Schema>,
         now: Time,
-        tasks: Vec<TaskRecord>,
-        finished: Vec<FinishedRecord>,
+        mut tasks: Vec<TaskRecord>,
+        mut finished: Vec<FinishedRecord>,
     ) -> (Self, Vec<Restored>, Vec<(TaskRecord, String)>) {
         let mut scheduler = Self::new(config, schema);
         scheduler.now = now;
         let (mut restored, mut refused) = (Vec::new(), Vec::new());
+        tasks.sort_by_key(|r| r.sequence);
         for record in tasks {
             match scheduler.restore_task(&record) {
                 Ok(done) => restored.push(done),
                 Err(why) => refused.push((record, why)),
             }
         }
+        finished.sort_by(|a, b| (a.ended, &a.name).cmp(&(b.ended, &b.name)));
         for record in finished {
-            scheduler.remember(record.name, record.ended);
+            // A clock that was set back must not make anything stay for longer.
+            scheduler.remember(record.name, record.ended.min(now));
         }
         (scheduler, restored, refused)
     }
 
     fn restore_task(&mut self, record: &TaskRecord) -> Result<Restored, String> {
-        let asked = self.schema.action(&record.route.platform).map_err(|e| e.to_string())?;
-        let class =
-            self.class(&record.instance, &record.route, &asked).map_err(|e: Refusal| e.to_string())?;
-        let mut names = record.operations.iter();
-        let Some((first, priority)) = names.next() else {
+        if record.operations.is_empty() {
             return Err("no operation waits for it".to_owned());
+        }
+        if record.attempts.len() >= self.config.max_attempts {
+            return Err(crate::attempts::gave_up(&record.attempts).to_string());
+        }
+        let asked = self.schema.action(&record.route.platform).map_err(|e| e.to_string())?;
+        let class = self.class(&record.instance, &record.route, &asked).map_err(|e| e.to_string())?;
+        let mut task = Task {
+            sequence: record.sequence,
+            instance: record.instance.clone(),
+            digest: record.digest.clone(),
+            route: record.route.clone(),
+            class,
+            key: self.queue_key(record.queued_at, record.route.priority, record.sequence),
+            queued_at: record.queued_at,
+            state: TaskState::Queued,
+            operations: Default::default(),
+            attempts: record.attempts.clone(),
+            undelivered: 0,
         };
-        let key = self.queue_key(record.queued_at, record.route.priority, record.sequence);
-        let (task, operation) = self.add_task(
-            Task {
-                sequence: record.sequence,
-                instance: record.instance.clone(),
-                digest: record.digest.clone(),
-                route: record.route.clone(),
-                class,
-                key,
-                queued_at: record.queued_at,
-                state: TaskState::Queued,
-                operations: Default::default(),
-                attempts: record.attempts.clone(),
-            },
-            first.clone(),
-        );
-        self.operations[operation].priority = *priority;
-        for (name, priority) in names {
-            let operation = self.new_operation(name.clone(), task, *priority);
-            self.tasks[task].operations.push(operation);
+        let failed_on = task.failed_on();
+        if !failed_on.is_empty() {
+            task.class = self.index.class_avoiding(class, failed_on);
+        }
+        let task = self.add_task(task);
+        for (name, priority) in &record.operations {
+            let operation = self.add_operation(task, name.clone(), *priority);
+            // Nobody listens to it yet.
+            self.unwatch(operation);
         }
         self.enqueue(task);
-        let operations = self.tasks[task].operations.to_vec();
-        for operation in &operations {
-            self.unwatch_restored(*operation);
-        }
-        Ok(Restored { task, sequence: record.sequence, operations })
+        Ok(Restored { task, sequence: record.sequence, operations: self.tasks[task].operations.to_vec() })
     }
 }

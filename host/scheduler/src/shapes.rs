@@ -3,12 +3,13 @@
 //! A *kind* is all workers that advertise the same; a *shape* is all kinds that classes can't tell apart. When a class
 //! asks for a property nobody asked for before, the kinds that have it move to another shape.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
 use crate::classes::{ClassKey, Index};
 use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, ShapeId, Text};
+use crate::lanes::Eligible;
 use crate::properties::Atom;
 
 /// What workers of a kind advertise.
@@ -27,7 +28,6 @@ pub(crate) struct Kind {
     pub(crate) shape: ShapeId,
     /// Hosts with workers of this kind.
     pub(crate) hosts: BTreeSet<HostId>,
-    pub(crate) workers: usize,
 }
 
 /// What classes can see of a worker.
@@ -56,12 +56,9 @@ impl Index {
         if let Some(id) = self.kind_by_key.get(&key) {
             return *id;
         }
-        let mut atoms: SmallVec<[AtomId; 8]> =
-            key.atoms.iter().filter_map(|a| self.atom_ids.get(a).copied()).collect();
-        atoms.sort_unstable();
         let shape_key = ShapeKey {
             prefix: key.prefix.clone(),
-            atoms,
+            atoms: self.asked_of(&key),
             size_class: key.size_class,
             pool: key.pool.clone(),
         };
@@ -69,7 +66,7 @@ impl Index {
             Some(id) => *id,
             None => self.new_shape(shape_key),
         };
-        let kind = Kind { key: key.clone(), shape, hosts: BTreeSet::new(), workers: 0 };
+        let kind = Kind { key: key.clone(), shape, hosts: BTreeSet::new() };
         let id = self.kinds.insert(kind);
         for atom in &key.atoms {
             self.kinds_with.entry_ref(atom).or_default().insert(id);
@@ -79,19 +76,27 @@ impl Index {
         id
     }
 
+    /// The atoms of a kind that classes ask for, sorted.
+    fn asked_of(&self, kind: &KindKey) -> SmallVec<[AtomId; 8]> {
+        let mut atoms: SmallVec<[AtomId; 8]> =
+            kind.atoms.iter().filter_map(|a| self.atom_ids.get(a).copied()).collect();
+        atoms.sort_unstable();
+        atoms
+    }
+
     /// Forgets a kind that has no workers.
     pub(crate) fn drop_kind(&mut self, id: KindId) {
         let Some(kind) = self.kinds.remove(id) else { return };
-        for atom in &kind.key.atoms {
-            if let Some(kinds) = self.kinds_with.get_mut(atom) {
-                kinds.remove(&id);
-                if kinds.is_empty() {
-                    self.kinds_with.remove(atom);
-                }
-            }
-        }
         self.kind_by_key.remove(&kind.key);
         self.leave_shape(id, kind.shape);
+        for atom in &kind.key.atoms {
+            let Some(kinds) = self.kinds_with.get_mut(atom) else { continue };
+            kinds.remove(&id);
+            if kinds.is_empty() {
+                self.kinds_with.remove(atom);
+                self.release_atom(atom);
+            }
+        }
     }
 
     fn leave_shape(&mut self, kind: KindId, id: ShapeId) {
@@ -100,11 +105,11 @@ impl Index {
         if !shape.kinds.is_empty() {
             return;
         }
-        let lanes: Vec<LaneId> = shape.lanes.iter().copied().collect();
-        for lane in lanes {
-            if let Some(l) = self.lanes.get(lane) {
-                let without = l.key.eligible.iter().copied().filter(|s| *s != id).collect();
-                self.rekey_lane(lane, without);
+        for lane in shape.lanes.clone() {
+            // One that became part of another has gone.
+            if let Some(lane_now) = self.lanes.get(lane) {
+                let without = lane_now.key.eligible.iter().copied().filter(|s| *s != id).collect();
+                self.rename_lane(lane, without);
             }
         }
         if let Some(shape) = self.shapes.remove(id) {
@@ -112,27 +117,34 @@ impl Index {
         }
     }
 
-    /// A shape that no kind had: classes that it may serve move to other lanes.
-    fn new_shape(&mut self, key: ShapeKey) -> ShapeId {
-        let shape = Shape {
+    fn insert_shape(&mut self, key: ShapeKey) -> ShapeId {
+        let id = self.shapes.insert(Shape {
             key: key.clone(),
             kinds: BTreeSet::new(),
             lanes: BTreeSet::new(),
             waiting: BTreeSet::new(),
-        };
-        let id = self.shapes.insert(shape);
+        });
+        self.shape_by_key.insert(key, id);
+        id
+    }
+
+    /// A shape that no kind had: classes that it may serve go to lanes where it is eligible.
+    fn new_shape(&mut self, key: ShapeKey) -> ShapeId {
         // Every class asks either nothing or the atom that it is found by.
         let found = key.atoms.iter().filter_map(|a| self.classes_asking.get(*a)).flatten();
-        let classes: Vec<ClassId> = found
-            .chain(&self.asking_nothing)
-            .copied()
-            .filter(|c| may_serve(&self.shapes[id].key, &self.classes[*c].key))
-            .collect();
-        for class in classes {
-            let eligible = with(&self.lanes[self.classes[class].lane].key.eligible, id);
-            self.move_class(class, eligible);
+        let mut served: BTreeMap<LaneId, Vec<ClassId>> = BTreeMap::new();
+        for id in found.chain(&self.asking_nothing) {
+            self.probe();
+            let class = &self.classes[*id];
+            if may_serve(&key, &class.key) {
+                served.entry(class.lane).or_default().push(*id);
+            }
         }
-        self.shape_by_key.insert(key, id);
+        let id = self.insert_shape(key);
+        for (lane, classes) in served {
+            let eligible = with(&self.lanes[lane].key.eligible, id);
+            self.split_lane(lane, &classes, eligible);
+        }
         id
     }
 
@@ -156,31 +168,20 @@ impl Index {
 
     /// A shape that serves the same lanes as `like`.
     fn twin_shape(&mut self, like: ShapeId, key: ShapeKey) -> ShapeId {
-        let shape = Shape {
-            key: key.clone(),
-            kinds: BTreeSet::new(),
-            lanes: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-        };
-        let id = self.shapes.insert(shape);
-        self.shape_by_key.insert(key, id);
-        let lanes: Vec<LaneId> = self.shapes[like].lanes.iter().copied().collect();
-        for lane in lanes {
+        let id = self.insert_shape(key);
+        for lane in self.shapes[like].lanes.clone() {
             let eligible = with(&self.lanes[lane].key.eligible, id);
-            self.rekey_lane(lane, eligible);
+            self.rename_lane(lane, eligible);
         }
         id
     }
 
     /// Shapes that may serve a class, sorted.
-    pub(crate) fn eligible(&self, class: &ClassKey) -> SmallVec<[ShapeId; 4]> {
+    pub(crate) fn eligible(&self, class: &ClassKey) -> Eligible {
         // Whoever serves the class has its rarest atom; kinds are looked up by it.
-        let rarest = class
-            .atoms
-            .iter()
-            .map(|a| self.kinds_with.get(&self.atoms[*a].atom))
-            .min_by_key(|k| k.map_or(0, BTreeSet::len));
-        let mut shapes: SmallVec<[ShapeId; 4]> = match rarest {
+        let rarest =
+            class.atoms.iter().map(|a| self.kinds_having(*a)).min_by_key(|k| k.map_or(0, BTreeSet::len));
+        let mut shapes: Eligible = match rarest {
             Some(kinds) => kinds.into_iter().flatten().map(|k| self.kinds[*k].shape).collect(),
             None => self.shapes.keys().collect(),
         };
@@ -193,10 +194,7 @@ impl Index {
     pub(crate) fn check_shapes(&self) -> Result<(), String> {
         for (id, kind) in &self.kinds {
             let shape = self.shapes.get(kind.shape).ok_or("a kind's shape is gone")?;
-            let mut atoms: SmallVec<[AtomId; 8]> =
-                kind.key.atoms.iter().filter_map(|a| self.atom_ids.get(a).copied()).collect();
-            atoms.sort_unstable();
-            if shape.key.atoms != atoms || !shape.kinds.contains(&id) {
+            if shape.key.atoms != self.asked_of(&kind.key) || !shape.kinds.contains(&id) {
                 return Err(format!("kind {id:?} has the wrong shape"));
             }
         }
@@ -209,7 +207,7 @@ impl Index {
     }
 }
 
-fn with(eligible: &SmallVec<[ShapeId; 4]>, shape: ShapeId) -> SmallVec<[ShapeId; 4]> {
+fn with(eligible: &Eligible, shape: ShapeId) -> Eligible {
     let mut all = eligible.clone();
     if let Err(at) = all.binary_search(&shape) {
         all.insert(at, shape);

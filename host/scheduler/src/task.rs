@@ -1,5 +1,6 @@
 //! Tasks, and the operations that wait for them.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -61,6 +62,8 @@ pub struct Task {
     pub operations: SmallVec<[OperationId; 1]>,
     /// Failed tries.
     pub attempts: Vec<Attempt>,
+    /// How often a worker that was given it asked for nothing instead, and it was not held against the task.
+    pub undelivered: u32,
 }
 
 impl Task {
@@ -69,23 +72,46 @@ impl Task {
         self.state == TaskState::Queued
     }
 
-    /// It has failed on this host.
-    pub(crate) fn failed_on(&self, host: &str) -> bool {
-        self.attempts.iter().any(|a| &*a.host == host)
+    /// Hosts where it has failed, sorted.
+    pub(crate) fn failed_on(&self) -> SmallVec<[Text; 2]> {
+        let mut hosts: SmallVec<[Text; 2]> = self.attempts.iter().map(|a| a.host.clone()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
     }
 
-    /// Both ask the same of the same kind of worker, so that one execution may serve both. Priority, fairness,
-    /// affinity and remarks say nothing about the execution.
-    pub(crate) fn may_serve(&self, route: &Route) -> bool {
-        let mine = &*self.route;
-        mine.shared
-            && route.shared
-            && mine.platform == route.platform
-            && mine.pool == route.pool
-            && mine.size == route.size
-            && mine.timeout == route.timeout
-            && mine.strategies == route.strategies
-            && mine.exclusivity == route.exclusivity
+    pub(crate) fn share_key(&self) -> ShareKey {
+        ShareKey { instance: self.instance.clone(), digest: self.digest.clone(), route: self.route.clone() }
+    }
+}
+
+/// What has to be equal for one execution to serve several clients: they ask the same of the same kind of worker.
+/// Priority, fairness, affinity, learning and remarks say nothing about the execution.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareKey {
+    pub(crate) instance: Text,
+    pub(crate) digest: ActionDigest,
+    pub(crate) route: Arc<Route>,
+}
+
+impl ShareKey {
+    fn parts(&self) -> impl PartialEq + Hash + '_ {
+        let Route { platform, pool, size, exclusivity, strategies, timeout, .. } = &*self.route;
+        ((&self.instance, &self.digest), platform, pool, size, exclusivity, strategies, timeout)
+    }
+}
+
+impl PartialEq for ShareKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for ShareKey {}
+
+impl Hash for ShareKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
     }
 }
 
@@ -104,4 +130,8 @@ pub struct Operation {
     pub unwatched_since: Time,
     /// Of its latest state.
     pub sequence: u64,
+    /// When it ended, if it has.
+    pub ended: Option<Time>,
+    /// When its timer comes up.
+    pub(crate) armed: Option<Time>,
 }

@@ -72,8 +72,8 @@ impl Scheduler {
     /// Counts of what there is.
     pub fn counts(&self) -> Counts {
         Counts {
-            queued: self.index.queued,
-            running: self.tasks.len() - self.index.queued,
+            queued: self.index.waiting.len(),
+            running: self.tasks.len() - self.index.waiting.len(),
             operations: self.operations.len(),
             hosts: self.fleet.hosts.len(),
             workers: self.fleet.workers.len(),

@@ -1,13 +1,13 @@
 //! Hosts and workers: who is there, what is free, and which hosts an arriving task may go to.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slotmap::SlotMap;
+use smallvec::{SmallVec, smallvec};
 
 use crate::classes::Index;
 use crate::event::{Stage, WorkerSpec};
-use crate::ids::{ActionDigest, DemandId, HostId, KindId, Map, PollId, ShapeId, TaskId, Text, WorkerId};
+use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
 use crate::properties::Amounts;
 use crate::shapes::KindKey;
 use crate::time::Time;
@@ -16,31 +16,40 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) key: Text,
-    /// What it has of each `minimum` key.
+    /// What it has of each `minimum` key: the most that one of its workers advertises.
     pub(crate) totals: Amounts,
-    /// What is left of it.
-    pub(crate) free: Amounts,
-    pub(crate) max_inflight: u32,
+    /// What runs there takes.
+    pub(crate) used: Amounts,
+    max_inflight: u32,
     /// Digests that it runs, or hasn't stopped running.
-    pub(crate) running: Map<ActionDigest, WorkerId>,
-    pub(crate) workers: BTreeSet<WorkerId>,
-    /// Its workers that wait for work, by kind, longest waiting first.
-    idle: Vec<(KindId, BTreeSet<(u64, WorkerId)>)>,
+    pub(crate) running: Set<ActionDigest>,
+    kinds: BTreeMap<KindId, OfKind>,
+    /// Different totals that its workers advertise, and how many do.
+    advertised: BTreeMap<Amounts, usize>,
     /// Larger is later.
     last_used: u64,
     /// Where it stands in `Fleet::open`.
-    entries: Vec<(ShapeId, DemandId, Open)>,
+    listed: SmallVec<[Listed; 1]>,
+}
+
+/// Workers of one kind on one host.
+#[derive(Clone, Debug, Default)]
+struct OfKind {
+    workers: usize,
+    /// Those that wait for work, longest waiting first.
+    idle: BTreeSet<(u64, WorkerId)>,
 }
 
 /// One that executes a single action at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(crate) key: Text,
-    pub(crate) spec: Arc<WorkerSpec>,
     pub(crate) host: HostId,
     pub(crate) kind: KindId,
+    /// What it advertises of each `minimum` key.
+    totals: Amounts,
     pub(crate) run: Option<Run>,
-    /// The call that waits for work, and the place in `Host::idle`.
+    /// The call that waits for work, and the place in `OfKind::idle`.
     pub(crate) waiting: Option<(PollId, u64)>,
     /// When it must have called, or its waiting call be answered.
     pub(crate) deadline: Time,
@@ -51,12 +60,13 @@ pub(crate) struct Worker {
 /// What a worker has been given, or was found doing.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// `None`: nobody wants it any more, and the worker has not been told yet.
+    /// `None`: nobody wants it, and the worker has not said yet that it stopped.
     pub(crate) task: Option<TaskId>,
     pub(crate) digest: ActionDigest,
     pub(crate) demand: Amounts,
+    /// `None`: the worker has not said yet that it has the task.
     pub(crate) stage: Option<Stage>,
-    /// How often the worker said it was idle nevertheless.
+    /// How often the task was sent again.
     pub(crate) sent_again: u32,
 }
 
@@ -68,39 +78,85 @@ pub(crate) struct Open {
     pub(crate) kind: KindId,
 }
 
+/// A place in `Fleet::open`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    shape: ShapeId,
+    free: Amounts,
+    open: Open,
+}
+
+/// What went with a worker.
+pub(crate) struct Gone {
+    /// Its host, unless the worker was the last there.
+    pub(crate) host: Option<HostId>,
+    /// It was the last of its kind on its host.
+    pub(crate) last_of_kind: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) hosts: SlotMap<HostId, Host>,
-    host_by_key: Map<Text, HostId>,
+    pub(crate) host_by_key: Map<Text, HostId>,
     pub(crate) workers: SlotMap<WorkerId, Worker>,
     pub(crate) worker_by_key: Map<Text, WorkerId>,
     pub(crate) worker_by_poll: Map<PollId, WorkerId>,
-    /// Per shape and demand: hosts with a waiting worker of that shape and that much free.
-    open: Map<(ShapeId, DemandId), BTreeSet<Open>>,
-    /// Hosts with waiting workers.
-    with_idle: BTreeSet<HostId>,
-    /// Counts uses.
+    /// Hosts that accept tasks and have a waiting worker, by that worker's shape, then by what is free: hosts with the
+    /// same free are one group, so that a fleet of equal hosts is looked through by groups.
+    pub(crate) open: Map<ShapeId, BTreeMap<Amounts, BTreeSet<Open>>>,
+    /// Counts uses and waits.
     clock: u64,
 }
 
 impl Host {
-    fn accepts(&self) -> bool {
+    /// It may run one more.
+    pub(crate) fn accepts(&self) -> bool {
         self.max_inflight == 0 || self.running.len() < self.max_inflight as usize
+    }
+
+    /// What is left. Nothing, should the host advertise less than what runs there took.
+    pub(crate) fn free(&self) -> Amounts {
+        self.totals.iter().zip(&self.used).map(|(total, used)| total.saturating_sub(*used)).collect()
     }
 
     /// That much is free, and it may take one more.
     pub(crate) fn has_room_for(&self, demand: &Amounts) -> bool {
-        self.accepts() && demand.iter().zip(&self.free).all(|(asked, free)| asked <= free)
+        self.accepts() && fits(demand, &self.free())
     }
 
-    /// Its workers that wait, longest waiting first within a kind.
-    pub(crate) fn idle_workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
-        self.idle.iter().flat_map(|(_, workers)| workers.iter().map(|(_, w)| *w))
+    /// Of each kind the worker that waits longest.
+    pub(crate) fn idle_of_each_kind(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.kinds.values().filter_map(|of| of.idle.first().map(|(_, w)| *w))
     }
 
+    /// The worker of a kind that waits longest.
     pub(crate) fn idle_of(&self, kind: KindId) -> Option<WorkerId> {
-        self.idle.iter().find(|(k, _)| *k == kind)?.1.first().map(|(_, w)| *w)
+        self.kinds.get(&kind)?.idle.first().map(|(_, w)| *w)
     }
+
+    fn listing(&self, index: &Index, id: HostId) -> SmallVec<[Listed; 1]> {
+        if !self.accepts() {
+            return SmallVec::new();
+        }
+        let idle = self.kinds.iter().filter(|(_, of)| !of.idle.is_empty());
+        idle.map(|(kind, _)| Listed {
+            shape: index.kinds[*kind].shape,
+            free: self.free(),
+            open: Open { last_used: self.last_used, host: id, kind: *kind },
+        })
+        .collect()
+    }
+
+    fn count_totals(&mut self) {
+        for (i, total) in self.totals.iter_mut().enumerate() {
+            *total = self.advertised.keys().map(|a| a[i]).max().unwrap_or(0);
+        }
+    }
+}
+
+/// Each amount asked is there.
+pub(crate) fn fits(demand: &Amounts, free: &Amounts) -> bool {
+    demand.iter().zip(free).all(|(asked, free)| asked <= free)
 }
 
 impl Fleet {
@@ -110,7 +166,7 @@ impl Fleet {
         &mut self,
         index: &mut Index,
         key: &Text,
-        spec: &Arc<WorkerSpec>,
+        spec: &WorkerSpec,
         now: Time,
     ) -> WorkerId {
         let kind = index.kind(KindKey {
@@ -119,65 +175,69 @@ impl Fleet {
             size_class: spec.size_class,
             pool: spec.pool.clone(),
         });
-        let host = *self.host_by_key.entry_ref(&spec.host).or_insert_with(|| {
-            self.hosts.insert(Host {
-                key: spec.host.clone(),
-                totals: Amounts::from_elem(0, spec.offered.totals.len()),
-                free: Amounts::from_elem(0, spec.offered.totals.len()),
-                max_inflight: spec.max_inflight_tasks,
-                running: Map::default(),
-                workers: BTreeSet::new(),
-                idle: Vec::new(),
-                last_used: 0,
-                entries: Vec::new(),
-            })
-        });
+        let host_id = self.host(spec);
         let id = self.workers.insert(Worker {
             key: key.clone(),
-            spec: spec.clone(),
-            host,
+            host: host_id,
             kind,
+            totals: spec.offered.totals.clone(),
             run: None,
             waiting: None,
             deadline: now,
             armed: None,
         });
         self.worker_by_key.insert(key.clone(), id);
-        index.kinds[kind].workers += 1;
-        index.kinds[kind].hosts.insert(host);
-        let host_id = host;
+        index.kinds[kind].hosts.insert(host_id);
         let host = &mut self.hosts[host_id];
-        host.workers.insert(id);
+        host.kinds.entry(kind).or_default().workers += 1;
         host.max_inflight = spec.max_inflight_tasks;
         // Threads of one host advertise what the host has, not their share of it: it counts once.
-        for ((total, free), offered) in host.totals.iter_mut().zip(&mut host.free).zip(&spec.offered.totals) {
-            *free += offered.saturating_sub(*total);
-            *total = (*total).max(*offered);
-        }
-        self.refresh(index, host_id);
+        *host.advertised.entry(spec.offered.totals.clone()).or_default() += 1;
+        host.count_totals();
+        self.relist(index, host_id);
         id
     }
 
-    /// Forgets a worker that runs nothing and doesn't wait. Was it the host's last?
-    pub(crate) fn remove(&mut self, index: &mut Index, id: WorkerId) -> bool {
-        let Some(worker) = self.workers.remove(id) else { return false };
+    fn host(&mut self, spec: &WorkerSpec) -> HostId {
+        let nothing: Amounts = smallvec![0; spec.offered.totals.len()];
+        *self.host_by_key.entry_ref(&spec.host).or_insert_with(|| {
+            // One that is new goes after those that were used: a host that keeps restarting doesn't get all the work.
+            self.clock += 1;
+            self.hosts.insert(Host {
+                key: spec.host.clone(),
+                totals: nothing.clone(),
+                used: nothing,
+                max_inflight: spec.max_inflight_tasks,
+                running: Set::default(),
+                kinds: BTreeMap::new(),
+                advertised: BTreeMap::new(),
+                last_used: self.clock,
+                listed: SmallVec::new(),
+            })
+        })
+    }
+
+    /// Forgets a worker that runs nothing and doesn't wait.
+    pub(crate) fn remove(&mut self, index: &mut Index, id: WorkerId) -> Option<Gone> {
+        let worker = self.workers.remove(id)?;
         self.worker_by_key.remove(&worker.key);
-        let kind = &mut index.kinds[worker.kind];
-        kind.workers -= 1;
-        let kind_gone = kind.workers == 0;
         let host = &mut self.hosts[worker.host];
-        host.workers.remove(&id);
-        let host_gone = host.workers.is_empty();
-        if !host.workers.iter().any(|w| self.workers[*w].kind == worker.kind) {
-            kind.hosts.remove(&worker.host);
+        decrement(&mut host.advertised, &worker.totals, |n| n);
+        host.count_totals();
+        let last_of_kind = decrement(&mut host.kinds, &worker.kind, |of| &mut of.workers);
+        let last_of_host = host.kinds.is_empty();
+        if last_of_kind {
+            let hosts = &mut index.kinds[worker.kind].hosts;
+            hosts.remove(&worker.host);
+            if hosts.is_empty() {
+                index.drop_kind(worker.kind);
+            }
         }
-        if host_gone && let Some(host) = self.hosts.remove(worker.host) {
+        self.relist(index, worker.host);
+        if last_of_host && let Some(host) = self.hosts.remove(worker.host) {
             self.host_by_key.remove(&host.key);
         }
-        if kind_gone {
-            index.drop_kind(worker.kind);
-        }
-        host_gone
+        Some(Gone { host: (!last_of_host).then_some(worker.host), last_of_kind })
     }
 
     // === Waiting ===
@@ -188,14 +248,9 @@ impl Fleet {
         worker.waiting = Some((poll, self.clock));
         worker.deadline = until;
         self.worker_by_poll.insert(poll, id);
-        let (host_id, kind) = (worker.host, worker.kind);
-        let host = &mut self.hosts[host_id];
-        match host.idle.iter_mut().find(|(k, _)| *k == kind) {
-            Some((_, workers)) => _ = workers.insert((self.clock, id)),
-            None => host.idle.push((kind, BTreeSet::from([(self.clock, id)]))),
-        }
-        self.with_idle.insert(host_id);
-        self.refresh(index, host_id);
+        let (host, kind) = (worker.host, worker.kind);
+        self.hosts[host].kinds.entry(kind).or_default().idle.insert((self.clock, id));
+        self.relist(index, host);
     }
 
     /// Its call waits no longer; returns it.
@@ -203,94 +258,73 @@ impl Fleet {
         let worker = &mut self.workers[id];
         let (poll, since) = worker.waiting.take()?;
         self.worker_by_poll.remove(&poll);
-        let (host_id, kind) = (worker.host, worker.kind);
-        let host = &mut self.hosts[host_id];
-        if let Some((_, workers)) = host.idle.iter_mut().find(|(k, _)| *k == kind) {
-            workers.remove(&(since, id));
-        }
-        host.idle.retain(|(_, workers)| !workers.is_empty());
-        if host.idle.is_empty() {
-            self.with_idle.remove(&host_id);
-        }
-        self.refresh(index, host_id);
+        let (host, kind) = (worker.host, worker.kind);
+        self.hosts[host].kinds.entry(kind).or_default().idle.remove(&(since, id));
+        self.relist(index, host);
         Some(poll)
     }
 
     // === Running ===
 
+    /// The host doesn't run that digest.
     pub(crate) fn start(&mut self, index: &Index, id: WorkerId, run: Run) {
         self.clock += 1;
-        let host_id = self.workers[id].host;
-        let host = &mut self.hosts[host_id];
-        for (free, asked) in host.free.iter_mut().zip(&run.demand) {
-            // Fit was tested under the same step.
-            *free = free.saturating_sub(*asked);
+        let worker = &mut self.workers[id];
+        let host = &mut self.hosts[worker.host];
+        for (used, asked) in host.used.iter_mut().zip(&run.demand) {
+            *used += asked;
         }
-        host.running.insert(run.digest.clone(), id);
+        host.running.insert(run.digest.clone());
         host.last_used = self.clock;
-        self.workers[id].run = Some(run);
-        self.refresh(index, host_id);
+        worker.run = Some(run);
+        let host = worker.host;
+        self.relist(index, host);
     }
 
     /// Its action is over, or given up: what it took is free again.
     pub(crate) fn stop(&mut self, index: &Index, id: WorkerId) -> Option<Run> {
         let worker = &mut self.workers[id];
         let run = worker.run.take()?;
-        let host_id = worker.host;
-        let host = &mut self.hosts[host_id];
-        for (free, asked) in host.free.iter_mut().zip(&run.demand) {
-            *free += asked;
+        let host = &mut self.hosts[worker.host];
+        for (used, asked) in host.used.iter_mut().zip(&run.demand) {
+            *used -= asked;
         }
         host.running.remove(&run.digest);
-        self.refresh(index, host_id);
+        let host = worker.host;
+        self.relist(index, host);
         Some(run)
     }
 
     // === Where an arriving task may go ===
 
-    /// Hosts that may take a task of this demand with a worker of this shape, least recently used first.
-    pub(crate) fn open(&self, shape: ShapeId, demand: DemandId) -> impl Iterator<Item = Open> + '_ {
-        self.open.get(&(shape, demand)).into_iter().flatten().copied()
-    }
-
-    /// A class with a new demand, or with a property nobody asked for before, has come.
-    pub(crate) fn reshaped(&mut self, index: &Index, kinds: &[KindId], new_demand: bool) {
-        let hosts: BTreeSet<HostId> = match new_demand {
-            true => self.with_idle.clone(),
-            false => kinds.iter().flat_map(|k| index.kinds[*k].hosts.iter().copied()).collect(),
-        };
+    /// The shapes of these kinds are others now.
+    pub(crate) fn reshaped(&mut self, index: &Index, kinds: &[KindId]) {
+        let hosts: BTreeSet<HostId> = kinds.iter().flat_map(|k| &index.kinds[*k].hosts).copied().collect();
         for host in hosts {
-            self.refresh(index, host);
-        }
-        if new_demand {
-            self.reshaped(index, kinds, false);
+            self.relist(index, host);
         }
     }
 
-    /// Puts a host where it belongs in `open`. Its cost is that of the demands in use.
-    fn refresh(&mut self, index: &Index, id: HostId) {
+    /// Puts a host where it belongs in `open`.
+    fn relist(&mut self, index: &Index, id: HostId) {
         let host = &mut self.hosts[id];
-        let mut entries = Vec::new();
-        if host.accepts() {
-            for (kind, _) in &host.idle {
-                let entry = Open { last_used: host.last_used, host: id, kind: *kind };
-                let shape = index.kinds[*kind].shape;
-                let fitting = index.demands.iter().filter(|(_, d)| host.has_room_for(&d.amounts));
-                entries.extend(fitting.map(|(demand, _)| (shape, demand, entry)));
+        let new = host.listing(index, id);
+        if new == host.listed {
+            return;
+        }
+        for Listed { shape, free, open } in std::mem::replace(&mut host.listed, new.clone()) {
+            let Some(groups) = self.open.get_mut(&shape) else { continue };
+            let Some(group) = groups.get_mut(&free) else { continue };
+            group.remove(&open);
+            if group.is_empty() {
+                groups.remove(&free);
+            }
+            if groups.is_empty() {
+                self.open.remove(&shape);
             }
         }
-        let old = std::mem::replace(&mut host.entries, entries);
-        let new = &host.entries;
-        for (shape, demand, entry) in old.iter().filter(|e| !new.contains(e)) {
-            if let Some(set) = self.open.get_mut(&(*shape, *demand)) {
-                set.remove(entry);
-                if set.is_empty() {
-                    self.open.remove(&(*shape, *demand));
-                }
-            }
-        }
-        for (shape, demand, entry) in new.iter().filter(|e| !old.contains(e)) {
-            self.open.entry((*shape, *demand)).or_default().insert(*entry);
+        for Listed { shape, free, open } in new {
+            self.open.entry(shape).or_default().entry(free).or_default().insert(open);
         }
     }
 
@@ -298,46 +332,62 @@ impl Fleet {
 
     pub(crate) fn check(&self, index: &Index) -> Result<(), String> {
         for (id, host) in &self.hosts {
-            let mut free = host.totals.clone();
-            let mut running = 0;
-            for run in host.workers.iter().filter_map(|w| self.workers[*w].run.as_ref()) {
-                running += 1;
-                for (left, asked) in free.iter_mut().zip(&run.demand) {
-                    *left = left
-                        .checked_sub(*asked)
-                        .ok_or_else(|| format!("host {} is overcommitted", host.key))?;
-                }
-            }
-            if free != host.free {
-                return Err(format!("host {} has {:?} free, {:?} counted", host.key, free, host.free));
-            }
-            if running != host.running.len() {
-                return Err(format!("host {} runs a digest twice", host.key));
-            }
-            if host.max_inflight > 0 && running > host.max_inflight as usize {
-                return Err(format!("host {} runs more than max_inflight_tasks", host.key));
-            }
-            let idle: BTreeSet<WorkerId> = host.idle_workers().collect();
-            let waiting =
-                host.workers.iter().copied().filter(|w| self.workers[*w].waiting.is_some()).collect();
-            if idle != waiting {
-                return Err(format!("host {} knows its waiting workers wrongly", host.key));
-            }
-            for (kind, workers) in &host.idle {
-                let shape = index.kinds[*kind].shape;
-                for (demand, d) in &index.demands {
-                    let is = self.open(shape, demand).any(|o| o.host == id && o.kind == *kind);
-                    if is != (host.has_room_for(&d.amounts) && !workers.is_empty()) {
-                        return Err(format!("host {} is listed wrongly for a demand", host.key));
-                    }
-                }
-            }
+            self.check_host(index, id, host)?;
         }
-        let open: usize = self.hosts.values().map(|h| h.entries.len()).sum();
-        let listed: usize = self.open.values().map(BTreeSet::len).sum();
+        let listed = self.hosts.values().map(|h| h.listed.len()).sum::<usize>();
+        let open = self.open.values().flat_map(BTreeMap::values).map(BTreeSet::len).sum::<usize>();
         if open != listed {
-            return Err(format!("{open} entries of hosts, {listed} listed"));
+            return Err(format!("{listed} hosts say they are open, {open} are listed"));
+        }
+        for (id, kind) in &index.kinds {
+            if kind.hosts.iter().any(|h| !self.hosts.get(*h).is_some_and(|h| h.kinds.contains_key(&id))) {
+                return Err(format!("a kind knows its hosts wrongly: {kind:?}"));
+            }
         }
         Ok(())
     }
+
+    fn check_host(&self, index: &Index, id: HostId, host: &Host) -> Result<(), String> {
+        let workers = || self.workers.iter().filter(|(_, w)| w.host == id);
+        let runs = || workers().filter_map(|(_, w)| w.run.as_ref());
+        for (i, used) in host.used.iter().enumerate() {
+            let sum = runs().map(|r| r.demand[i]).sum::<u64>();
+            let total = workers().map(|(_, w)| w.totals[i]).max().unwrap_or(0);
+            if (sum, total) != (*used, host.totals[i]) {
+                return Err(format!("host {} uses {sum} of {total}: {host:?}", host.key));
+            }
+        }
+        if runs().count() != host.running.len() || !runs().all(|r| host.running.contains(&r.digest)) {
+            return Err(format!("host {} runs a digest twice, or one it doesn't know: {host:?}", host.key));
+        }
+        let count = |kind, waiting: bool| {
+            workers().filter(|(_, w)| w.kind == kind && (!waiting || w.waiting.is_some())).count()
+        };
+        for (kind, of) in &host.kinds {
+            if of.workers != count(*kind, false) || of.idle.len() != count(*kind, true) || of.workers == 0 {
+                return Err(format!("host {} counts its workers wrongly: {host:?}", host.key));
+            }
+        }
+        let is_listed = |l: &Listed| {
+            self.open.get(&l.shape).and_then(|g| g.get(&l.free)).is_some_and(|g| g.contains(&l.open))
+        };
+        if host.listed != host.listing(index, id) || !host.listed.iter().all(is_listed) {
+            return Err(format!("host {} is listed wrongly: {host:?}", host.key));
+        }
+        if let Some((_, w)) = workers().find(|(_, w)| w.run.is_some() && w.waiting.is_some()) {
+            return Err(format!("worker {} waits for work and runs some", w.key));
+        }
+        Ok(())
+    }
+}
+
+/// Takes one from a count; the last takes the entry with it.
+fn decrement<K: Ord, V>(map: &mut BTreeMap<K, V>, key: &K, count: impl Fn(&mut V) -> &mut usize) -> bool {
+    let Some(entry) = map.get_mut(key) else { return false };
+    *count(entry) -= 1;
+    let last = *count(entry) == 0;
+    if last {
+        map.remove(key);
+    }
+    last
 }

@@ -1,0 +1,260 @@
+//! What clients and policies want: submit, listen, leave, cancel, decide anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::effect::{Change, Effect, End, Output, Refusal};
+use crate::event::Submit;
+use crate::ids::{ClassId, OperationId, TaskId, Text};
+use crate::properties::Asked;
+use crate::route::Route;
+use crate::scheduler::Scheduler;
+use crate::task::{Operation, QueueKey, ShareKey, Task, TaskState};
+use crate::time::Time;
+use crate::timers::Subject;
+
+/// Tasks that arrive within one quantum are told apart by priority and arrival order alone.
+const QUANTUM: Duration = Duration::from_secs(1);
+
+/// So many operations share a task at most; what a change of the task costs is in proportion.
+const OPERATIONS_PER_TASK_MAX: usize = 1024;
+
+impl Scheduler {
+    pub(crate) fn submit(&mut self, submit: Submit, out: &mut Output) {
+        let Submit { name, instance, digest, route, asked } = submit;
+        let share = ShareKey { instance, digest, route };
+        if let Some(task) = self.task_to_join(&share) {
+            return self.join(task, name, share.route.priority, out);
+        }
+        let ShareKey { instance, digest, route } = share;
+        if self.index.waiting.len() >= self.config.queued_tasks_max {
+            let refusal = Refusal::QueueFull(self.index.waiting.len());
+            return out.effects.push(Effect::Refused(refusal));
+        }
+        let class = match self.class(&instance, &route, &asked) {
+            Ok(class) => class,
+            Err(refusal) => return out.effects.push(Effect::Refused(refusal)),
+        };
+        let (sequence, priority) = (self.next_sequence, route.priority);
+        let task = self.add_task(Task {
+            sequence,
+            instance,
+            digest,
+            route,
+            class,
+            key: self.queue_key(self.now, priority, sequence),
+            queued_at: self.now,
+            state: TaskState::Queued,
+            operations: SmallVec::new(),
+            attempts: Vec::new(),
+            undelivered: 0,
+        });
+        let operation = self.add_operation(task, name, priority);
+        out.effects.push(Effect::Submitted { operation, task, joined: false });
+        self.enqueue(task);
+        self.place(task, out);
+        if self.tasks[task].is_queued() {
+            self.tell(operation, out);
+            out.changes.push(Change::PutTask(task));
+        }
+    }
+
+    // === Sharing ===
+
+    fn task_to_join(&mut self, share: &ShareKey) -> Option<TaskId> {
+        if !share.route.shared {
+            return None;
+        }
+        self.index.probe();
+        self.sharable.get(share)?.first().map(|(_, task)| *task)
+    }
+
+    fn join(&mut self, task: TaskId, name: Text, priority: i32, out: &mut Output) {
+        let operation = self.add_operation(task, name, priority);
+        out.effects.push(Effect::Submitted { operation, task, joined: true });
+        if priority < self.tasks[task].route.priority {
+            self.raise_priority(task, priority);
+        }
+        self.tell(operation, out);
+        out.changes.push(Change::PutTask(task));
+    }
+
+    /// Lets equal submissions join a task, if they may and it has room for them.
+    fn share(&mut self, id: TaskId) {
+        let task = &self.tasks[id];
+        if task.route.shared && task.operations.len() < OPERATIONS_PER_TASK_MAX {
+            self.sharable.entry(task.share_key()).or_default().insert((task.sequence, id));
+        }
+    }
+
+    pub(crate) fn stop_sharing(&mut self, id: TaskId) {
+        let task = &self.tasks[id];
+        let (key, entry) = (task.share_key(), (task.sequence, id));
+        if let Some(tasks) = self.sharable.get_mut(&key) {
+            tasks.remove(&entry);
+            if tasks.is_empty() {
+                self.sharable.remove(&key);
+            }
+        }
+    }
+
+    // === Tables ===
+
+    /// Puts a task into the tables, not yet into a queue.
+    pub(crate) fn add_task(&mut self, task: Task) -> TaskId {
+        self.next_sequence = self.next_sequence.max(task.sequence + 1);
+        self.index.use_class(task.class);
+        let id = self.tasks.insert(task);
+        self.share(id);
+        id
+    }
+
+    /// A new operation that waits for a task, with somebody who listens to it.
+    pub(crate) fn add_operation(&mut self, id: TaskId, name: Text, priority: i32) -> OperationId {
+        let operation = self.operations.insert(Operation {
+            name: name.clone(),
+            task: Some(id),
+            priority,
+            watchers: 1,
+            unwatched_since: self.now,
+            sequence: 0,
+            ended: None,
+            armed: None,
+        });
+        self.operation_by_name.insert(name, operation);
+        let task = &mut self.tasks[id];
+        task.operations.push(operation);
+        if task.operations.len() == OPERATIONS_PER_TASK_MAX {
+            self.stop_sharing(id);
+        }
+        operation
+    }
+
+    /// The class of an action, made if there is none. Hosts whose shape that changes are listed anew.
+    pub(crate) fn class(
+        &mut self,
+        instance: &Text,
+        route: &Route,
+        asked: &Asked,
+    ) -> Result<ClassId, Refusal> {
+        let mut reshaped = Vec::new();
+        let class = self.index.class(instance, route, asked, &mut reshaped)?;
+        self.fleet.reshaped(&self.index, &reshaped);
+        Ok(class)
+    }
+
+    /// Gives a task that is not in a queue another class.
+    pub(crate) fn set_class(&mut self, id: TaskId, class: ClassId) {
+        let task = &mut self.tasks[id];
+        let old = std::mem::replace(&mut task.class, class);
+        self.index.use_class(class);
+        self.index.release_class(old);
+    }
+
+    // === Order ===
+
+    pub(crate) fn queue_key(&self, queued_at: Time, priority: i32, sequence: u64) -> QueueKey {
+        let quanta = |d: Duration| i64::try_from(d.as_millis() / QUANTUM.as_millis()).unwrap_or(i64::MAX);
+        let step = quanta(self.config.priority_step).max(1);
+        let arrival = quanta(queued_at.since(Time::default()));
+        QueueKey { score: arrival.saturating_add(step.saturating_mul(i64::from(priority))), sequence }
+    }
+
+    /// A task goes by the most urgent of its operations; one that runs does so should it come back.
+    fn raise_priority(&mut self, id: TaskId, priority: i32) {
+        let was_queued = self.tasks[id].is_queued();
+        if was_queued {
+            self.dequeue(id);
+        }
+        let task = &self.tasks[id];
+        let key = self.queue_key(task.queued_at, priority, task.sequence);
+        let task = &mut self.tasks[id];
+        task.route = Arc::new(Route { priority, ..(*task.route).clone() });
+        task.key = key;
+        if was_queued {
+            self.enqueue(id);
+        }
+    }
+
+    /// A policy has decided anew about a queued task: it keeps its place, as far as its new priority lets it.
+    pub(crate) fn reroute(&mut self, id: TaskId, route: Arc<Route>, asked: &Asked, out: &mut Output) {
+        let Some(task) = self.tasks.get(id).filter(|t| t.is_queued()) else { return };
+        let (instance, failed_on) = (task.instance.clone(), task.failed_on());
+        let Ok(mut class) = self.class(&instance, &route, asked) else {
+            // It stays where it was: a bound on variety is no reason to lose an accepted action.
+            return;
+        };
+        if !failed_on.is_empty() {
+            class = self.index.class_avoiding(class, failed_on);
+        }
+        self.dequeue(id);
+        self.stop_sharing(id);
+        self.set_class(id, class);
+        let task = &self.tasks[id];
+        // One task may serve several clients; the policy was asked about the first.
+        let others = task.operations.iter().skip(1).filter_map(|o| self.operations.get(*o));
+        let route = match others.map(|o| o.priority).min() {
+            Some(p) if p < route.priority => Arc::new(Route { priority: p, ..(*route).clone() }),
+            _ => route,
+        };
+        let key = self.queue_key(task.queued_at, route.priority, task.sequence);
+        let task = &mut self.tasks[id];
+        (task.key, task.route) = (key, route);
+        self.share(id);
+        self.enqueue(id);
+        out.changes.push(Change::PutTask(id));
+        self.place(id, out);
+    }
+
+    // === Listening ===
+
+    pub(crate) fn watch(&mut self, id: OperationId) {
+        if let Some(operation) = self.operations.get_mut(id) {
+            operation.watchers += 1;
+        }
+    }
+
+    pub(crate) fn unwatch(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get_mut(id) else { return };
+        operation.watchers = operation.watchers.saturating_sub(1);
+        if operation.watchers == 0 && operation.task.is_some() {
+            operation.unwatched_since = self.now;
+            let due = self.now + self.config.abandoned;
+            self.timers.arm(Subject::Operation(id), &mut operation.armed, due);
+        }
+    }
+
+    pub(crate) fn operation_due(&mut self, id: OperationId, at: Time, out: &mut Output) {
+        let Some(operation) = self.operations.get_mut(id) else { return };
+        if operation.armed != Some(at) {
+            return;
+        }
+        operation.armed = None;
+        let (Some(task), 0) = (operation.task, operation.watchers) else { return };
+        let due = operation.unwatched_since + self.config.abandoned;
+        if due > self.now {
+            return self.timers.arm(Subject::Operation(id), &mut operation.armed, due);
+        }
+        self.leave(task, id, out);
+        self.forget(id, out);
+    }
+
+    pub(crate) fn cancel(&mut self, id: OperationId, out: &mut Output) {
+        let Some(task) = self.operations.get(id).and_then(|o| o.task) else { return };
+        self.end_operation(id, task, &End::Cancelled, out);
+        self.leave(task, id, out);
+    }
+
+    /// Takes an operation from its task, which ends if that was the last.
+    fn leave(&mut self, task: TaskId, operation: OperationId, out: &mut Output) {
+        let operations = &mut self.tasks[task].operations;
+        operations.retain(|o| *o != operation);
+        if operations.is_empty() {
+            self.end_task(task, &End::Cancelled, out);
+        } else {
+            out.changes.push(Change::PutTask(task));
+        }
+    }
+}

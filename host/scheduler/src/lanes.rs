@@ -1,0 +1,224 @@
+//! Lanes: to a worker, all classes of a lane are one queue.
+//!
+//! A hundred thousand classes that nobody serves are one lane that no worker looks at. Shapes that come and go change
+//! what lanes are called; tasks move only when a lane falls apart or two become one, and then those of the smaller part.
+
+use std::collections::BTreeSet;
+
+use slotmap::Key as _;
+use smallvec::SmallVec;
+
+use crate::classes::Index;
+use crate::ids::{ActionDigest, ClassId, DemandId, LaneId, ShapeId, TaskId, Text};
+use crate::queue::Queue;
+use crate::task::QueueKey;
+
+/// Shapes that may serve a lane, sorted.
+pub(crate) type Eligible = SmallVec<[ShapeId; 4]>;
+
+/// What is equal for all classes of a lane.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LaneKey {
+    pub(crate) eligible: Eligible,
+    pub(crate) demand: DemandId,
+    /// Hosts that take its tasks only if there are no others, sorted.
+    pub(crate) avoid: SmallVec<[Text; 2]>,
+}
+
+/// Classes that are one queue to every worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) key: LaneKey,
+    pub(crate) queue: Queue,
+    pub(crate) classes: BTreeSet<ClassId>,
+}
+
+/// What the index knows of a queued task.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) class: ClassId,
+    pub(crate) key: QueueKey,
+    pub(crate) digest: ActionDigest,
+}
+
+impl Index {
+    // === Queues ===
+
+    pub(crate) fn push(&mut self, task: TaskId, waiting: Waiting) {
+        let class = &mut self.classes[waiting.class];
+        class.queued.insert(task);
+        let id = class.lane;
+        let lane = &mut self.lanes[id];
+        let was_empty = lane.queue.is_empty();
+        lane.queue.push(waiting.key, &waiting.digest, task);
+        self.waiting.insert(task, waiting);
+        if was_empty {
+            self.mark(id);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, task: TaskId) {
+        let Some(waiting) = self.waiting.remove(task) else { return };
+        let class = &mut self.classes[waiting.class];
+        class.queued.remove(&task);
+        let id = class.lane;
+        let lane = &mut self.lanes[id];
+        lane.queue.remove(waiting.key, &waiting.digest);
+        if lane.queue.is_empty() {
+            self.mark(id);
+        }
+    }
+
+    /// Tells the shapes of a lane whether something waits there.
+    fn mark(&mut self, id: LaneId) {
+        let lane = &self.lanes[id];
+        let waits = !lane.queue.is_empty();
+        for shape in &lane.key.eligible {
+            // A shape that goes is gone before its lanes are called otherwise.
+            let Some(shape) = self.shapes.get_mut(*shape) else { continue };
+            if waits {
+                shape.waiting.insert(id);
+            } else {
+                shape.waiting.remove(&id);
+            }
+        }
+        if waits && !lane.key.avoid.is_empty() {
+            self.avoiding.insert(id);
+        } else {
+            self.avoiding.remove(&id);
+        }
+    }
+
+    // === Lanes ===
+
+    pub(crate) fn lane(&mut self, key: LaneKey) -> LaneId {
+        if let Some(id) = self.lane_by_key.get(&key) {
+            return *id;
+        }
+        let lane = Lane { key: key.clone(), queue: Queue::default(), classes: BTreeSet::new() };
+        let id = self.lanes.insert(lane);
+        for shape in &key.eligible {
+            self.shapes[*shape].lanes.insert(id);
+        }
+        self.lane_by_key.insert(key, id);
+        id
+    }
+
+    /// Takes an idle class out of its lane.
+    pub(crate) fn leave_lane(&mut self, class: ClassId, id: LaneId) {
+        let lane = &mut self.lanes[id];
+        lane.classes.remove(&class);
+        if lane.classes.is_empty() {
+            self.detach(id);
+            self.lanes.remove(id);
+        }
+    }
+
+    /// The lane is no longer known by its key.
+    fn detach(&mut self, id: LaneId) {
+        let lane = &self.lanes[id];
+        self.lane_by_key.remove(&lane.key);
+        for shape in &lane.key.eligible {
+            if let Some(shape) = self.shapes.get_mut(*shape) {
+                shape.lanes.remove(&id);
+                shape.waiting.remove(&id);
+            }
+        }
+        self.avoiding.remove(&id);
+    }
+
+    fn move_class(&mut self, id: ClassId, to: LaneId) {
+        let class = &mut self.classes[id];
+        let from = std::mem::replace(&mut class.lane, to);
+        for task in &class.queued {
+            let w = &self.waiting[*task];
+            self.lanes[from].queue.remove(w.key, &w.digest);
+            self.lanes[to].queue.push(w.key, &w.digest, *task);
+        }
+        self.probes.set(self.probes.get() + 1 + class.queued.len() as u64);
+        self.lanes[to].classes.insert(id);
+        self.mark(from);
+        self.mark(to);
+        self.leave_lane(id, from);
+    }
+
+    /// Some classes of a lane get other eligible shapes than the rest. The smaller part moves.
+    pub(crate) fn split_lane(&mut self, id: LaneId, leaving: &[ClassId], eligible: Eligible) {
+        let key = LaneKey { eligible, ..self.lanes[id].key.clone() };
+        let weight = leaving.iter().map(|c| self.weight(*c)).sum::<usize>();
+        if weight * 2 <= self.lanes[id].weight() {
+            let to = self.lane(key);
+            leaving.iter().for_each(|c| self.move_class(*c, to));
+            return;
+        }
+        let leaving: BTreeSet<ClassId> = leaving.iter().copied().collect();
+        let staying: Vec<ClassId> = self.lanes[id].classes.difference(&leaving).copied().collect();
+        let old = self.lanes[id].key.clone();
+        self.rename_lane(id, key.eligible);
+        if !staying.is_empty() {
+            let to = self.lane(old);
+            staying.iter().for_each(|c| self.move_class(*c, to));
+        }
+    }
+
+    /// Gives a whole lane other eligible shapes. It becomes one with the lane that has the same, if there is one.
+    pub(crate) fn rename_lane(&mut self, id: LaneId, eligible: Eligible) {
+        let key = LaneKey { eligible, ..self.lanes[id].key.clone() };
+        if let Some(other) = self.lane_by_key.get(&key).copied() {
+            let other_is_larger = self.lanes[other].weight() >= self.lanes[id].weight();
+            let (from, to) = if other_is_larger { (id, other) } else { (other, id) };
+            for class in self.lanes[from].classes.clone() {
+                self.move_class(class, to);
+            }
+            if other_is_larger {
+                return;
+            }
+        }
+        self.detach(id);
+        for shape in &key.eligible {
+            self.shapes[*shape].lanes.insert(id);
+        }
+        self.lanes[id].key = key.clone();
+        self.lane_by_key.insert(key, id);
+        self.mark(id);
+    }
+
+    fn weight(&self, class: ClassId) -> usize {
+        1 + self.classes[class].queued.len()
+    }
+
+    pub(crate) fn check_lanes(&self) -> Result<(), String> {
+        for (task, waiting) in &self.waiting {
+            if !self.classes[waiting.class].queued.contains(&task) {
+                return Err(format!("task {task:?} is not in its class"));
+            }
+        }
+        for (id, lane) in &self.lanes {
+            let queued = lane.classes.iter().map(|c| self.classes[*c].queued.len()).sum::<usize>();
+            if lane.classes.is_empty() || queued != lane.queue.len() {
+                return Err(format!("lane {:?} has {} tasks, {queued} counted", id.data(), lane.queue.len()));
+            }
+            if self.lane_by_key.get(&lane.key) != Some(&id) {
+                return Err(format!("lane {:?} is not found by its key", id.data()));
+            }
+            let waits = !lane.queue.is_empty();
+            if self.avoiding.contains(&id) != (waits && !lane.key.avoid.is_empty()) {
+                return Err(format!("lane {:?} avoids hosts and isn't listed", id.data()));
+            }
+            for shape in &lane.key.eligible {
+                let shape = self.shapes.get(*shape).ok_or("a lane's shape is gone")?;
+                if !shape.lanes.contains(&id) || shape.waiting.contains(&id) != waits {
+                    return Err(format!("shape knows lane {:?} wrongly", id.data()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Lane {
+    /// What moving it costs.
+    fn weight(&self) -> usize {
+        self.classes.len() + self.queue.len()
+    }
+}

@@ -1,0 +1,131 @@
+//! The way of a task through queues and attempts to its end.
+
+use crate::effect::{Change, Effect, End, OperationStage, Output};
+use crate::ids::{OperationId, TaskId, Text, WorkerId};
+use crate::lanes::Waiting;
+use crate::scheduler::Scheduler;
+use crate::task::{Attempt, Operation, TaskState};
+use crate::time::Time;
+
+impl Scheduler {
+    // === Queues ===
+
+    pub(crate) fn enqueue(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id];
+        task.state = TaskState::Queued;
+        self.queued_by_arrival.insert(task.sequence, id);
+        self.index.push(id, Waiting { class: task.class, key: task.key, digest: task.digest.clone() });
+    }
+
+    pub(crate) fn dequeue(&mut self, id: TaskId) {
+        self.queued_by_arrival.remove(&self.tasks[id].sequence);
+        self.index.remove(id);
+    }
+
+    /// Back into the queue with its old place, or over if it was tried often enough. The worker has been stopped. Whoever
+    /// calls lets that worker's host choose first, and then places the task that is returned.
+    pub(crate) fn requeue(
+        &mut self,
+        id: TaskId,
+        failure: Option<(WorkerId, Text)>,
+        out: &mut Output,
+    ) -> Option<TaskId> {
+        if let Some((worker, cause)) = failure {
+            let host = self.fleet.hosts[self.fleet.workers[worker].host].key.clone();
+            let task = &mut self.tasks[id];
+            task.attempts.push(Attempt { host, cause, ended: self.now });
+            if task.attempts.len() >= self.config.max_attempts {
+                let text = crate::attempts::gave_up(&task.attempts);
+                self.end_task(id, &End::GaveUp(text), out);
+                return None;
+            }
+            let (class, failed_on) = (task.class, task.failed_on());
+            let class = self.index.class_avoiding(class, failed_on);
+            self.set_class(id, class);
+        }
+        self.enqueue(id);
+        out.changes.push(Change::PutTask(id));
+        for operation in self.tasks[id].operations.clone() {
+            self.tell(operation, out);
+        }
+        Some(id)
+    }
+
+    /// Tells an operation's clients where its task is.
+    pub(crate) fn tell(&mut self, id: OperationId, out: &mut Output) {
+        let Some(operation) = self.operations.get_mut(id) else { return };
+        let Some(task) = operation.task else { return };
+        operation.sequence += 1;
+        let stage = match self.tasks[task].state {
+            TaskState::Queued => OperationStage::Queued,
+            TaskState::Running(worker) => OperationStage::Executing {
+                host: self.fleet.hosts[self.fleet.workers[worker].host].key.clone(),
+            },
+        };
+        out.effects.push(Effect::Stage { operation: id, task, sequence: operation.sequence, stage });
+    }
+
+    // === Ends ===
+
+    /// The task is over for everybody. A worker that still runs it learns so when it next calls.
+    pub(crate) fn end_task(&mut self, id: TaskId, end: &End, out: &mut Output) {
+        match self.tasks[id].state {
+            TaskState::Queued => self.dequeue(id),
+            TaskState::Running(worker) => {
+                let run = self.fleet.workers.get_mut(worker).and_then(|w| w.run.as_mut());
+                if let Some(run) = run.filter(|r| r.task == Some(id)) {
+                    run.task = None;
+                }
+            }
+        }
+        self.stop_sharing(id);
+        let Some(task) = self.tasks.remove(id) else { return };
+        self.index.release_class(task.class);
+        for operation in &task.operations {
+            self.end_operation(*operation, id, end, out);
+        }
+        out.changes.push(Change::DeleteTask(task.sequence));
+        out.effects.push(Effect::Dropped(id));
+    }
+
+    pub(crate) fn end_operation(&mut self, id: OperationId, task: TaskId, end: &End, out: &mut Output) {
+        let Some(operation) = self.operations.get_mut(id) else { return };
+        operation.task = None;
+        operation.ended = Some(self.now);
+        operation.sequence += 1;
+        self.finished.push_back((self.now, id));
+        out.effects.push(Effect::Finished {
+            operation: id,
+            task,
+            sequence: operation.sequence,
+            end: end.clone(),
+        });
+        out.changes.push(Change::PutFinished(id));
+    }
+
+    pub(crate) fn forget(&mut self, id: OperationId, out: &mut Output) {
+        let Some(operation) = self.operations.remove(id) else { return };
+        self.operation_by_name.remove(&operation.name);
+        out.effects.push(Effect::Forgotten(id));
+        if operation.ended.is_some() {
+            out.changes.push(Change::DeleteFinished(operation.name));
+        }
+    }
+
+    /// Remembers an ended operation over a restart. They come in the order in which they ended.
+    pub(crate) fn remember(&mut self, name: Text, ended: Time) {
+        let operation = Operation {
+            name: name.clone(),
+            task: None,
+            priority: 0,
+            watchers: 0,
+            unwatched_since: ended,
+            sequence: 1,
+            ended: Some(ended),
+            armed: None,
+        };
+        let id = self.operations.insert(operation);
+        self.operation_by_name.insert(name, id);
+        self.finished.push_back((ended, id));
+    }
+}

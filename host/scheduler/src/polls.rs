@@ -1,0 +1,208 @@
+//! What workers say, and what they are told (the rows of Buildbarn's Synchronize).
+
+use crate::effect::{End, Output, Reply};
+use crate::event::{Poll, Report, Verdict};
+use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
+use crate::properties::Amounts;
+use crate::scheduler::{Scheduler, reply};
+use crate::time::Time;
+use crate::timers::Subject;
+use crate::workers::Run;
+
+/// A worker that never said it had the task it was given is given it once more, since the answer may have been lost.
+/// After that the task goes elsewhere.
+const SENT_AGAIN_MAX: u32 = 1;
+
+/// So often a worker may ask for nothing although it was given the task, and the task is tried as often as before.
+/// Buildbarn workers do so when they shut down, and whenever they could not read the answer.
+const UNDELIVERED_MAX: u32 = 1;
+
+impl Scheduler {
+    pub(crate) fn poll(&mut self, poll: Poll, out: &mut Output) {
+        let worker = match self.fleet.worker_by_key.get(&poll.worker) {
+            Some(worker) => *worker,
+            None if self.fleet.workers.len() >= self.config.workers_max => {
+                return out.effects.push(reply(poll.poll, Reply::TooManyWorkers));
+            }
+            None => {
+                let id = self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now);
+                // It may have brought capacity to a host whose workers wait.
+                self.offer(self.fleet.workers[id].host, out);
+                id
+            }
+        };
+        // Of two calls of one worker the older is a connection that died unnoticed.
+        if let Some(old) = self.fleet.stop_waiting(&self.index, worker) {
+            out.effects.push(reply(old, Reply::Superseded));
+        }
+        self.call_again(worker);
+        match self.fleet.workers[worker].run.as_ref().and_then(|r| r.task) {
+            Some(task) => self.poll_with_task(worker, task, &poll, out),
+            None => self.poll_without_task(worker, None, &poll, out),
+        }
+    }
+
+    fn poll_with_task(&mut self, worker: WorkerId, task: TaskId, poll: &Poll, out: &mut Output) {
+        let Some(run) = self.fleet.workers[worker].run.as_mut() else { return };
+        match &poll.report {
+            Report::Executing(digest, stage) if *digest == run.digest => {
+                run.stage = Some(*stage);
+                out.effects.push(reply(poll.poll, Reply::Continue));
+            }
+            Report::Completed(digest, verdict) if *digest == run.digest => {
+                self.fleet.stop(&self.index, worker);
+                let again = match verdict {
+                    Verdict::Answer => {
+                        self.end_task(task, &End::Reported, out);
+                        None
+                    }
+                    Verdict::Failed(cause) => self.requeue(task, Some((worker, cause.clone())), out),
+                };
+                self.poll_without_task(worker, again, poll, out);
+            }
+            // It knows nothing of the task: the answer was lost, or the worker has started anew.
+            _ if run.stage.is_none() && run.sent_again < SENT_AGAIN_MAX && !poll.prefer_idle => {
+                run.sent_again += 1;
+                out.effects.push(reply(poll.poll, Reply::Execute(task)));
+            }
+            _ => {
+                let started = run.stage.is_some();
+                self.fleet.stop(&self.index, worker);
+                let again = self.take_back(worker, task, started, poll.prefer_idle, out);
+                self.poll_without_task(worker, again, poll, out);
+            }
+        }
+    }
+
+    /// The worker doesn't do what it was given.
+    fn take_back(
+        &mut self,
+        worker: WorkerId,
+        id: TaskId,
+        started: bool,
+        polite: bool,
+        out: &mut Output,
+    ) -> Option<TaskId> {
+        let task = &mut self.tasks[id];
+        if polite && !started && task.undelivered < UNDELIVERED_MAX {
+            task.undelivered += 1;
+            return self.requeue(id, None, out);
+        }
+        let cause = match (started, polite) {
+            (true, _) => "the worker had begun the action and then did something else: it may have crashed",
+            (false, true) => {
+                "the worker was given the action and asked for nothing instead: it may be unable to read it"
+            }
+            (false, false) => {
+                "the worker was given the action twice and did something else: it may have crashed"
+            }
+        };
+        self.requeue(id, Some((worker, cause.into())), out)
+    }
+
+    /// The worker has no task, or has it no more. `again` is one that went back into the queue.
+    fn poll_without_task(&mut self, worker: WorkerId, again: Option<TaskId>, poll: &Poll, out: &mut Output) {
+        if let Report::Executing(digest, _) = &poll.report {
+            // Told to do nothing it stops. Until it says so, its host runs that digest and has that much less free.
+            self.note_stray(worker, digest);
+            out.effects.push(reply(poll.poll, Reply::Idle));
+            self.offer(self.fleet.workers[worker].host, out);
+        } else {
+            self.fleet.stop(&self.index, worker);
+            self.next_work(worker, poll, out);
+        }
+        if let Some(task) = again {
+            self.place(task, out);
+        }
+    }
+
+    /// Gives the worker something to do, or lets its call wait. What it has given back may let others begin.
+    fn next_work(&mut self, worker: WorkerId, poll: &Poll, out: &mut Output) {
+        let host = self.fleet.workers[worker].host;
+        if poll.prefer_idle {
+            out.effects.push(reply(poll.poll, Reply::Idle));
+            return self.offer(host, out);
+        }
+        let unanswered = self.share_out(host, Some((worker, poll.poll)), out);
+        if unanswered.is_none() {
+            return;
+        }
+        if poll.wait_until > self.now {
+            self.fleet.wait(&self.index, worker, poll.poll, poll.wait_until);
+            self.arm(worker);
+        } else {
+            out.effects.push(reply(poll.poll, Reply::Idle));
+        }
+    }
+
+    /// The worker executes what nobody wants.
+    fn note_stray(&mut self, worker: WorkerId, digest: &ActionDigest) {
+        if self.fleet.workers[worker].run.as_ref().is_some_and(|r| r.digest == *digest) {
+            return;
+        }
+        self.fleet.stop(&self.index, worker);
+        let host = &self.fleet.hosts[self.fleet.workers[worker].host];
+        // One of its siblings has it too: two of a digest don't run on one host, so this one is wrong.
+        if host.running.contains(digest) {
+            return;
+        }
+        let demand = Amounts::from_elem(0, host.totals.len());
+        let run = Run { task: None, digest: digest.clone(), demand, stage: None, sent_again: 0 };
+        self.fleet.start(&self.index, worker, run);
+    }
+
+    // === Silence ===
+
+    pub(crate) fn poll_dropped(&mut self, poll: PollId) {
+        let Some(worker) = self.fleet.worker_by_poll.get(&poll).copied() else { return };
+        self.fleet.stop_waiting(&self.index, worker);
+        self.call_again(worker);
+    }
+
+    /// The worker is to call before it expires.
+    pub(crate) fn call_again(&mut self, id: WorkerId) {
+        self.fleet.workers[id].deadline = self.now + self.config.worker_expiry;
+        self.arm(id);
+    }
+
+    fn arm(&mut self, id: WorkerId) {
+        let worker = &mut self.fleet.workers[id];
+        self.timers.arm(Subject::Worker(id), &mut worker.armed, worker.deadline);
+    }
+
+    pub(crate) fn worker_due(&mut self, id: WorkerId, at: Time, out: &mut Output) {
+        let Some(worker) = self.fleet.workers.get_mut(id) else { return };
+        if worker.armed != Some(at) {
+            return;
+        }
+        worker.armed = None;
+        if worker.deadline > self.now {
+            return self.arm(id);
+        }
+        match self.fleet.stop_waiting(&self.index, id) {
+            Some(poll) => {
+                out.effects.push(reply(poll, Reply::Idle));
+                self.call_again(id);
+            }
+            None => self.lost(id, out),
+        }
+    }
+
+    fn lost(&mut self, id: WorkerId, out: &mut Output) {
+        let again = self.fleet.stop(&self.index, id).and_then(|run| run.task).and_then(|task| {
+            let after = self.config.worker_expiry.as_secs();
+            let cause: Text = format!("the worker disappeared: it has not called for {after} s").into();
+            self.requeue(task, Some((id, cause)), out)
+        });
+        let Some(gone) = self.fleet.remove(&mut self.index, id) else { return };
+        if let Some(host) = gone.host {
+            self.offer(host, out);
+        }
+        if gone.last_of_kind {
+            self.offer_what_was_avoided(out);
+        }
+        if let Some(task) = again {
+            self.place(task, out);
+        }
+    }
+}
