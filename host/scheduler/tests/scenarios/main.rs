@@ -1,0 +1,15 @@
+//! What the core does, one short story each.
+
+#![allow(clippy::unwrap_used)]
+
+mod attempts;
+mod clients;
+mod hosts;
+mod limits;
+mod matching;
+mod order;
+mod records;
+mod sharing;
+#[path = "../support/mod.rs"]
+mod support;
+mod synchronize;
