@@ -3,4 +3,5 @@
 
 pub mod fake_client;
 pub mod fake_worker;
+pub mod harness;
 pub mod load;

@@ -1,13 +1,11 @@
 //! `pointsman config check` and `config print`.
 
-use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{Failure, Output};
+use super::{Failure, Output, print};
 use crate::config::{Config, ConfigError, Overrides};
 
 #[derive(Debug, Subcommand)]
@@ -37,7 +35,10 @@ pub(super) fn run(command: ConfigCommand) -> Result<(), Failure> {
             let error = Config::load(&file, &Overrides::default()).err();
             let problems = error.as_ref().map_or_else(Vec::new, problems);
             let name = file.display().to_string();
-            print(&format!("{:#}", json!({ "file": name, "ok": problems.is_empty(), "problems": problems })))?;
+            print(&format!(
+                "{:#}",
+                json!({ "file": name, "ok": problems.is_empty(), "problems": problems })
+            ))?;
             match problems.len() {
                 0 => Ok(()),
                 count => Err(Failure::Usage(format!("{name}: {count} problems"))),
@@ -56,8 +57,4 @@ pub(super) fn run(command: ConfigCommand) -> Result<(), Failure> {
 fn problems(error: &ConfigError) -> Vec<Value> {
     let problem = |p: &crate::config::Problem| json!({ "line": p.line, "column": p.column, "key": p.key, "text": p.text });
     error.problems.iter().map(problem).collect()
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    Ok(writeln!(std::io::stdout(), "{text}").context("standard output can't be written")?)
 }

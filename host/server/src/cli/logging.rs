@@ -30,7 +30,8 @@ pub(super) fn init(format: LogFormat) -> Result<(), String> {
 }
 
 fn filter() -> Result<EnvFilter, String> {
-    let set = VARIABLES.iter().find_map(|name| Some((name, std::env::var(name).ok().filter(|v| !v.is_empty())?)));
+    let set =
+        VARIABLES.iter().find_map(|name| Some((name, std::env::var(name).ok().filter(|v| !v.is_empty())?)));
     let Some((name, value)) = set else { return Ok(EnvFilter::new("info")) };
     EnvFilter::try_new(&value).map_err(|error| {
         format!("{name} is {value:?}: {error}; write a level, or targets and levels such as \"info,pointsman=debug\"")

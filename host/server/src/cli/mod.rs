@@ -9,8 +9,10 @@ mod signals;
 mod worker;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use logging::LogFormat;
@@ -69,6 +71,8 @@ enum Output {
 enum Failure {
     /// The flags or the configuration are wrong.
     Usage(String),
+    /// What was looked at is not in order.
+    Refused(String),
     /// It was started, and something failed.
     Run(anyhow::Error),
 }
@@ -83,6 +87,11 @@ impl From<crate::config::ConfigError> for Failure {
     fn from(error: crate::config::ConfigError) -> Self {
         Self::Usage(error.to_string())
     }
+}
+
+/// Prints a result, which belongs on standard output.
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(writeln!(std::io::stdout(), "{text}").context("standard output can't be written")?)
 }
 
 /// Runs the program with these arguments, the first being its name, and says what the process ends with.
@@ -106,6 +115,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(Failure::Usage(text)) => {
             eprintln!("{text}");
             ExitCode::from(EXIT_USAGE)
+        }
+        Err(Failure::Refused(text)) => {
+            eprintln!("{text}");
+            ExitCode::from(EXIT_FAILURE)
         }
         Err(Failure::Run(error)) => {
             tracing::error!("{error:#}");

@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn a_key_may_come_twice() {
-        let pairs = [("a", "2"), ("b", "x"), ("a", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let pairs =
+            [("a", "2"), ("b", "x"), ("a", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         let keys = by_key(pairs.to_vec());
         assert_eq!(keys["a"], ["2", "1"]);
         assert_eq!(keys["b"], ["x"]);

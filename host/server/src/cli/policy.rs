@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
+use pointsman_policy::{Generation, Hook, Options, Runtime, componentize};
+use serde_json::{Value, json};
 
-use super::{Failure, Output};
+use super::{Failure, Output, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PolicyCommand {
@@ -27,4 +29,77 @@ pub(super) enum PolicyCommand {
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
     },
+}
+
+pub(super) fn run(command: PolicyCommand) -> Result<(), Failure> {
+    match command {
+        PolicyCommand::Componentize { input, output } => {
+            let component = componentize(&read(&input)?).map_err(|error| refused(&input, &error))?;
+            std::fs::write(&output, &component)
+                .with_context(|| format!("can't write {}", output.display()))?;
+            print(&format!("{}: {} bytes", output.display(), component.len()))
+        }
+        PolicyCommand::Check { file, config, output } => {
+            let bytes = read(&file)?;
+            let runtime = Runtime::new(Options::default()).context("policies can't be run here")?;
+            let config = config.map_or_else(|| "{}".to_owned(), |config| config.to_string());
+            let policy = runtime.load(&bytes, &config).map_err(|error| refused(&file, &error))?;
+            print(&describe(&file, &policy, output))
+        }
+    }
+}
+
+fn describe(file: &Path, policy: &Generation, output: Output) -> String {
+    let id = policy.policy();
+    let hooks: Vec<_> = policy.hooks().iter().map(|hook| name(*hook)).collect();
+    let schema = policy.config_schema().and_then(|schema| serde_json::from_str::<Value>(schema).ok());
+    match output {
+        Output::Table => format!(
+            "{}: ok\n  policy   {} {}\n  sha256   {}\n  hooks    {}\n  command  {}",
+            file.display(),
+            id.name,
+            id.version,
+            id.digest_hex,
+            if hooks.is_empty() { "none".to_owned() } else { hooks.join(", ") },
+            wants_command(policy),
+        ),
+        Output::Json => format!(
+            "{:#}",
+            json!({
+                "file": file.display().to_string(),
+                "name": &*id.name,
+                "version": &*id.version,
+                "sha256": &*id.digest_hex,
+                "hooks": hooks,
+                "wants_command": wants_command(policy),
+                "config_schema": schema,
+            })
+        ),
+    }
+}
+
+fn name(hook: Hook) -> &'static str {
+    match hook {
+        Hook::OnAction => "on-action",
+        Hook::OnWorker => "on-worker",
+        Hook::OnResult => "on-result",
+        Hook::OnAssignment => "on-assignment",
+    }
+}
+
+/// When the policy is given the Command of an action, which costs a look-up.
+fn wants_command(policy: &Generation) -> &'static str {
+    match (policy.wants_command(true), policy.wants_command(false)) {
+        (true, _) => "always",
+        (false, true) => "when the action has no platform",
+        (false, false) => "never",
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| Failure::Usage(format!("{}: can't be read: {error}", file.display())))
+}
+
+fn refused(file: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Refused(format!("{}: {error}", file.display()))
 }

@@ -81,7 +81,9 @@ pub(super) fn policy_config(text: &str) -> Result<serde_json::Value, String> {
         text.to_owned()
     } else {
         std::fs::read_to_string(text).map_err(|error| {
-            format!("can't be read as a file: {error}; give JSON that starts with a brace, or an existing file")
+            format!(
+                "can't be read as a file: {error}; give JSON that starts with a brace, or an existing file"
+            )
         })?
     };
     json5::from_str(&content).map_err(|error| format!("not valid JSON5: {error}"))

@@ -234,18 +234,3 @@ impl Config {
         super::check::without_file(overrides)
     }
 }
-
-impl Values {
-    /// What the bundled worker advertises: what it found out about its machine, as far as the schema knows those
-    /// keys, and in place of that whatever `worker.platform` says.
-    ///
-    /// A key that the schema lacks would have the worker refused; nobody asked for the found ones, so they go.
-    pub fn worker_platform(&self, found: Vec<(String, String)>) -> Vec<(String, String)> {
-        let given = &self.worker.platform;
-        let kept = found
-            .into_iter()
-            .filter(|(key, _)| self.platform_properties.contains_key(key) && !given.contains_key(key));
-        let set = given.iter().flat_map(|(key, values)| values.iter().map(|value| (key.clone(), value.clone())));
-        kept.chain(set).collect()
-    }
-}

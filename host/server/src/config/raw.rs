@@ -15,11 +15,13 @@ use super::units::{RawDuration, RawSize};
 #[serde(deny_unknown_fields, default, expecting = "an object: { … }")]
 pub(super) struct Raw {
     pub(super) listen: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state_dir: Option<PathBuf>,
     pub(super) storage: RawStorage,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) supported_platform_properties: Option<BTreeMap<String, PropertyType>>,
     pub(super) unknown_property: Option<UnknownProperty>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host_key: Option<Vec<String>>,
     pub(super) timers: RawTimers,
     pub(super) max_attempts: Option<u32>,

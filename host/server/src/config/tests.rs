@@ -259,14 +259,3 @@ fn slips_of_the_fingers_find_their_word() {
         assert_eq!(nearest(written, known), meant, "{written}");
     }
 }
-
-#[test]
-fn the_worker_advertises_what_the_schema_knows() {
-    let text = "{supported_platform_properties: {ISA: 'exact', gpu: 'exact', OSFamily: 'ignore'},
-                 worker: {platform: {gpu: ['a', 'b'], ISA: 'mine'}}}";
-    let config = Config::parse(text, "p.json5").unwrap();
-    let found = [("ISA", "x86-64"), ("Pool", "default"), ("OSFamily", "linux")];
-    let found = found.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-    let advertised = config.worker_platform(found).into_iter().map(|(key, value)| format!("{key}={value}"));
-    assert_eq!(advertised.collect::<Vec<_>>(), ["OSFamily=linux", "ISA=mine", "gpu=a", "gpu=b"]);
-}

@@ -1,0 +1,19 @@
+//! Real programs for end-to-end tests: the server's binary, Bazel and the other clients, each started and stopped by
+//! the test, so that a test is ten lines that say what is special about it.
+//!
+//! Real clients live in a root of their own (`tests/clients/clients.sh`). Where they are absent their tests are listed
+//! as "not run" and pass, unless `POINTSMAN_REQUIRE_CLIENTS` is set.
+
+mod bazel;
+mod binary;
+mod clients;
+mod operations;
+mod process;
+mod server;
+
+pub use bazel::{Bazel, Spawn};
+pub use binary::{Binary, cli};
+pub use clients::Clients;
+pub use operations::{Observed, finished_operations};
+pub use process::{Finished, Running, Signal};
+pub use server::{Server, ServerOptions, replace};

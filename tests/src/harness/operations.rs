@@ -1,0 +1,62 @@
+//! What the server says about its operations, read back through the Operations service.
+
+use anyhow::Context;
+use pointsman_proto::longrunning::operations_client::OperationsClient;
+use pointsman_proto::longrunning::{ListOperationsRequest, Operation, operation};
+use pointsman_proto::rev2::{ExecuteOperationMetadata, ExecuteResponse};
+use pointsman_proto::{unpack, v1};
+use tonic::transport::Channel;
+
+/// One finished operation.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Its name.
+    pub name: String,
+    /// What its action ended with.
+    pub exit_code: i32,
+    /// Whether the result came from the cache.
+    pub cached: bool,
+    /// Who decided where it went.
+    pub decision: v1::RoutingDecision,
+}
+
+/// All operations that are done and still known, in no order.
+///
+/// # Errors
+/// The server does not answer, an operation failed, or one does not say who routed it.
+pub async fn finished_operations(channel: Channel) -> anyhow::Result<Vec<Observed>> {
+    let mut client = OperationsClient::new(channel);
+    let mut found = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request =
+            ListOperationsRequest { page_size: 100, page_token, ..ListOperationsRequest::default() };
+        let page = client.list_operations(request).await?.into_inner();
+        for operation in page.operations.into_iter().filter(|operation| operation.done) {
+            found.push(observe(operation)?);
+        }
+        if page.next_page_token.is_empty() {
+            return Ok(found);
+        }
+        page_token = page.next_page_token;
+    }
+}
+
+fn observe(operation: Operation) -> anyhow::Result<Observed> {
+    let name = operation.name;
+    let metadata = operation.metadata.with_context(|| format!("{name} has no metadata"))?;
+    let metadata: ExecuteOperationMetadata = unpack(&metadata)?;
+    let partial =
+        metadata.partial_execution_metadata.with_context(|| format!("{name} has no partial metadata"))?;
+    let decision = partial
+        .auxiliary_metadata
+        .iter()
+        .find_map(|any| unpack::<v1::RoutingDecision>(any).ok())
+        .with_context(|| format!("{name} does not say who routed it"))?;
+    let Some(operation::Result::Response(response)) = operation.result else {
+        anyhow::bail!("{name} is done without a response: {:?}", operation.result);
+    };
+    let response: ExecuteResponse = unpack(&response)?;
+    let result = response.result.with_context(|| format!("{name} failed: {:?}", response.status))?;
+    Ok(Observed { name, exit_code: result.exit_code, cached: response.cached_result, decision })
+}

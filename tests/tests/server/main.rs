@@ -1,0 +1,9 @@
+//! The server in this process, with a fake client and fake workers: what goes over the wire, and what comes of it.
+#![allow(clippy::unwrap_used)]
+
+mod execution;
+mod policies;
+mod refusals;
+mod stopping;
+mod support;
+mod workers;

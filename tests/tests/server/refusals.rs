@@ -1,0 +1,128 @@
+//! Bad input: each is refused with a text that says what was wrong.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use pointsman_proto::rev2::{Action, Digest, ExecuteRequest, Platform, platform::Property};
+use pointsman_proto::rpc::{self, PreconditionFailure};
+use pointsman_proto::unpack;
+use pointsman_tests::fake_client::{ActionSpec, FakeClient, digest_of};
+use prost::Message as _;
+use tonic::{Code, Status};
+
+use crate::support::{action, server, server_with, within};
+
+async fn refused(client: &FakeClient, spec: &ActionSpec) -> Status {
+    let digest = client.upload_action(spec).await.unwrap();
+    client.execute(&digest).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn missing_blobs_are_named_inside_the_response() {
+    let server = server().await;
+    let client = server.client().await;
+    let mut spec = action("a").with_property("OSFamily", "linux");
+    spec.platform_in_command_only = true;
+    let [_, command, action] = spec.blobs();
+    for (uploaded, missing) in [(vec![], &action), (vec![action.clone()], &command)] {
+        client.upload(uploaded).await.unwrap();
+        let response = within(client.execute(&digest_of(&action)).await.unwrap().finish()).await.unwrap().response;
+        let status = response.status.unwrap();
+        assert_eq!(status.code, i32::from(rpc::Code::FailedPrecondition));
+        let details: PreconditionFailure = unpack(&status.details[0]).unwrap();
+        let digest = digest_of(missing);
+        assert_eq!(details.violations[0].r#type, "MISSING");
+        assert_eq!(details.violations[0].subject, format!("blobs/{}/{}", digest.hash, digest.size_bytes));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_property_is_named_with_the_nearest_and_the_way_out() {
+    let server = server().await;
+    let client = server.client().await;
+    let status = refused(&client, &action("a").with_property("cpu-count", "2")).await;
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    for part in ["'cpu-count'", "did you mean 'cpu_count'?", "supported_platform_properties", "unknown_property"] {
+        assert!(status.message().contains(part), "{part} is not in: {}", status.message());
+    }
+    let status = refused(&client, &action("a").with_property("cpu_count", "many")).await;
+    assert!(status.message().contains("'cpu_count'") && status.message().contains("'many'"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn an_unknown_property_waits_or_is_ignored_if_the_operator_says_so() {
+    let server = server_with("unknown_property: 'ignore'").await;
+    let client = server.client().await;
+    let digest = client.upload_action(&action("a").with_property("cpu-count", "2")).await.unwrap();
+    let _worker = server.eager_worker(&crate::support::host("h")).await;
+    within(client.execute(&digest).await.unwrap().finish()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_unsorted_platform_is_refused_with_both_properties() {
+    let server = server().await;
+    let client = server.client().await;
+    let property = |name: &str, value: &str| Property { name: name.into(), value: value.into() };
+    let action = Action {
+        platform: Some(Platform { properties: vec![property("b", "1"), property("a", "2")] }),
+        ..Default::default()
+    };
+    let bytes: Bytes = action.encode_to_vec().into();
+    client.upload([bytes.clone()]).await.unwrap();
+    let status = client.execute(&digest_of(&bytes)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("'b'='1'") && status.message().contains("'a'='2'"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn malformed_requests_say_what_is_malformed() {
+    let server = server().await;
+    let client = server.client().await;
+    let digest = client.upload_action(&action("a")).await.unwrap();
+    let garbage: Bytes = Bytes::from_static(b"\xff\xff no protobuf");
+    client.upload([garbage.clone()]).await.unwrap();
+    let request = |digest: Option<Digest>, function: i32| ExecuteRequest {
+        action_digest: digest,
+        digest_function: function,
+        ..Default::default()
+    };
+    let short = Digest { hash: "abc".to_owned(), size_bytes: 1 };
+    let cases = [
+        ("a//b", request(Some(digest.clone()), 0), "a//b"),
+        ("a/blobs/b", request(Some(digest.clone()), 0), "blobs"),
+        ("", request(None, 0), "action_digest"),
+        ("", request(Some(short), 0), "abc"),
+        ("", request(Some(digest.clone()), 3), "MD5"),
+        ("", request(Some(digest_of(&garbage)), 0), "not a valid Action"),
+    ];
+    for (instance, mut request, part) in cases {
+        request.instance_name = instance.to_owned();
+        let status = client.execution().execute(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{part}: {status}");
+        assert!(status.message().contains(part), "{part} is not in: {}", status.message());
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_over_the_maximum_is_refused() {
+    let server = server().await;
+    let client = server.client().await;
+    let mut spec = action("a");
+    spec.timeout = Some(Duration::from_secs(3601));
+    let status = refused(&client, &spec).await;
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("1h 1s") && status.message().contains("maximum_action_timeout"), "{status}");
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_loses_nothing() {
+    let server = server_with("limits: { queued_actions: 1 }").await;
+    let client = server.client().await;
+    let digest = client.upload_action(&action("a")).await.unwrap();
+    let queued = client.execute(&digest).await.unwrap();
+    let status = refused(&client, &action("b")).await;
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("queued_actions"), "{status}");
+    let _worker = server.eager_worker(&crate::support::host("h")).await;
+    within(queued.finish()).await.unwrap();
+}
