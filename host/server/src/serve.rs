@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pointsman_policy::{Options, Runtime, Watcher};
+use pointsman_policy::{Change, Options, Runtime, WatchOptions, Watcher};
 use pointsman_proto::DESCRIPTORS;
 use pointsman_proto::bytestream::byte_stream_server::ByteStreamServer;
 use pointsman_proto::longrunning::operations_server::OperationsServer;
@@ -227,11 +227,14 @@ fn watch_policy(
     changed: watch::Sender<u64>,
 ) -> anyhow::Result<Watcher> {
     let text = config.policy.config.to_string();
-    Watcher::start(policies.clone(), file, text, move |installed| {
-        // Whoever reroutes may have ended with the server.
-        _ = changed.send(installed.generation);
-    })
-    .with_context(|| format!("the policy {} can't be used", file.display()))
+    let watcher = Watcher::start(policies.clone(), file, text, WatchOptions::default(), move |change| {
+        if let Change::Installed(generation) = change {
+            // Whoever reroutes may have ended with the server.
+            _ = changed.send(generation.number());
+        }
+    });
+    // Its errors name the file and say what is wrong with it.
+    Ok(watcher?)
 }
 
 fn spawn_worker(config: &Config, address: SocketAddr, stop: CancellationToken) -> tokio::task::JoinHandle<()> {

@@ -210,17 +210,20 @@ impl Driver {
         let instance = payload.instance_name.clone();
         let submit = Event::Submit(Submit { name, instance, digest, route, asked });
         let accepted = self.step(submit, None, |core, effects| {
-            effects.iter().find_map(|effect| match effect {
-                Effect::Submitted { operation, task, joined } => {
-                    if !joined {
-                        core.payloads.insert(*task, Arc::new(payload));
-                    }
-                    let cell = Arc::new(Cell::default());
-                    core.cells.insert(*operation, cell.clone());
-                    Some(Ok((*operation, cell)))
-                }
+            let answer = effects.iter().find_map(|effect| match effect {
+                Effect::Submitted { operation, task, joined } => Some(Ok((*operation, *task, *joined))),
                 Effect::Refused(refusal) => Some(Err(*refusal)),
                 _ => None,
+            });
+            answer.map(|accepted| {
+                accepted.map(|(operation, task, joined)| {
+                    if !joined {
+                        core.payloads.insert(task, Arc::new(payload));
+                    }
+                    let cell = Arc::new(Cell::default());
+                    core.cells.insert(operation, cell.clone());
+                    (operation, cell)
+                })
             })
         });
         match accepted {
