@@ -18,7 +18,12 @@ fn get(instance_name: &str, action: &Digest) -> GetActionResultRequest {
     }
 }
 
-async fn update(fixture: &Fixture, instance_name: &str, action: &Digest, result: ActionResult) -> Result<(), Status> {
+async fn update(
+    fixture: &Fixture,
+    instance_name: &str,
+    action: &Digest,
+    result: ActionResult,
+) -> Result<(), Status> {
     let request = UpdateActionResultRequest {
         instance_name: instance_name.to_owned(),
         action_digest: Some(action.to_proto()),
@@ -36,7 +41,11 @@ async fn results_are_found_under_their_instance_name() {
     let action = digest(b"action");
     let miss = fixture.action_cache().get_action_result(get("a", &action)).await;
     assert_status(miss, Code::NotFound, "in instance name \"a\"");
-    let result = ActionResult { exit_code: 0, output_files: vec![output("o", &fixture.put(b"o").await)], ..Default::default() };
+    let result = ActionResult {
+        exit_code: 0,
+        output_files: vec![output("o", &fixture.put(b"o").await)],
+        ..Default::default()
+    };
     update(&fixture, "a", &action, result.clone()).await.unwrap();
     let found = fixture.action_cache().get_action_result(get("a", &action)).await.unwrap();
     assert_eq!(found.into_inner(), result);

@@ -60,13 +60,15 @@ async fn digests_that_are_wrong_are_named() {
     let fixture = Fixture::new().await;
     let good = digest(b"x").to_proto();
     let cases = [
-        (rev2::Digest { hash: "abc".into(), size_bytes: 1 }, "blob_digests[1]: hash \"abc\" has 3 characters"),
+        (
+            rev2::Digest { hash: "abc".into(), size_bytes: 1 },
+            "blob_digests[1]: hash \"abc\" has 3 characters",
+        ),
         (rev2::Digest { size_bytes: -5, ..good.clone() }, "blob_digests[1]: size -5 of the blob"),
         (rev2::Digest { hash: "g".repeat(64), size_bytes: 1 }, "not made of lower-case hexadecimal digits"),
     ];
     for (bad, text) in cases {
-        let request =
-            FindMissingBlobsRequest { blob_digests: vec![good.clone(), bad], ..Default::default() };
+        let request = FindMissingBlobsRequest { blob_digests: vec![good.clone(), bad], ..Default::default() };
         assert_status(fixture.cas().find_missing_blobs(request).await, Code::InvalidArgument, text);
     }
 }
@@ -78,14 +80,23 @@ async fn instance_names_and_functions_are_checked_in_every_call() {
         [("a//b", 0, "two slashes in a row"), ("", 9, "digest function BLAKE3 is not served; served: SHA256")]
     {
         let instance_name = instance_name.to_owned();
-        let request =
-            FindMissingBlobsRequest { instance_name: instance_name.clone(), digest_function, ..Default::default() };
+        let request = FindMissingBlobsRequest {
+            instance_name: instance_name.clone(),
+            digest_function,
+            ..Default::default()
+        };
         assert_status(fixture.cas().find_missing_blobs(request).await, Code::InvalidArgument, text);
-        let request =
-            BatchUpdateBlobsRequest { instance_name: instance_name.clone(), digest_function, ..Default::default() };
+        let request = BatchUpdateBlobsRequest {
+            instance_name: instance_name.clone(),
+            digest_function,
+            ..Default::default()
+        };
         assert_status(fixture.cas().batch_update_blobs(request).await, Code::InvalidArgument, text);
-        let request =
-            BatchReadBlobsRequest { instance_name: instance_name.clone(), digest_function, ..Default::default() };
+        let request = BatchReadBlobsRequest {
+            instance_name: instance_name.clone(),
+            digest_function,
+            ..Default::default()
+        };
         assert_status(fixture.cas().batch_read_blobs(request).await, Code::InvalidArgument, text);
         let request = rev2::GetTreeRequest { instance_name, digest_function, ..Default::default() };
         assert_status(fixture.cas().get_tree(request).await.map(|_| ()), Code::InvalidArgument, text);
@@ -158,7 +169,10 @@ async fn batches_are_read_with_a_status_for_each() {
     assert_eq!(responses[0].compressor(), compressor::Value::Zstd);
     assert!(responses[0].data.len() < long.len());
     assert!(zstd::decode_all(&responses[0].data[..]).unwrap() == long);
-    assert_eq!((responses[2].compressor(), &responses[2].data[..]), (compressor::Value::Identity, &b"short"[..]));
+    assert_eq!(
+        (responses[2].compressor(), &responses[2].data[..]),
+        (compressor::Value::Identity, &b"short"[..])
+    );
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ const MESSAGE_MAX_BYTES: usize = 64 << 20;
 struct Fixture {
     folder: tempfile::TempDir,
     storage: Arc<EmbeddedStorage>,
+    endpoint: Endpoint,
     channel: Channel,
     server: tokio::task::JoinHandle<()>,
 }
@@ -72,7 +73,13 @@ impl Fixture {
             .add_service(CapabilitiesServer::new(CapabilitiesService));
         let server = tokio::spawn(async move { router.serve_with_incoming(incoming).await.unwrap() });
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-        Self { folder, storage: embedded, channel: endpoint.connect().await.unwrap(), server }
+        let channel = endpoint.connect().await.unwrap();
+        Self { folder, storage: embedded, endpoint, channel, server }
+    }
+
+    /// A connection of its own.
+    async fn connect(&self) -> Channel {
+        self.endpoint.connect().await.unwrap()
     }
 
     fn bytestream(&self) -> ByteStreamClient<Channel> {
@@ -113,8 +120,7 @@ impl Fixture {
     }
 
     async fn read_part(&self, name: &str, offset: i64, limit: i64) -> Result<Vec<u8>, Status> {
-        let request =
-            ReadRequest { resource_name: name.to_owned(), read_offset: offset, read_limit: limit };
+        let request = ReadRequest { resource_name: name.to_owned(), read_offset: offset, read_limit: limit };
         let mut stream = self.bytestream().read(request).await?.into_inner();
         let mut content = Vec::new();
         while let Some(message) = stream.message().await? {

@@ -11,7 +11,8 @@ async fn parts_by_offset_and_limit() {
         let content = content(1, bytes);
         let name = format!("blobs/{}", fixture.put(&content).await);
         let end = bytes as i64;
-        for (offset, limit) in [(0, 0), (10, 0), (0, 10), (990, 300), (500, 1 << 20), (end, 0), (end - 1, 9)] {
+        for (offset, limit) in [(0, 0), (10, 0), (0, 10), (990, 300), (500, 1 << 20), (end, 0), (end - 1, 9)]
+        {
             let until = if limit == 0 { bytes } else { bytes.min((offset + limit) as usize) };
             let part = fixture.read_part(&name, offset, limit).await.unwrap();
             assert!(part == content[offset as usize..until], "{offset} {limit} of {bytes}");
@@ -82,13 +83,13 @@ async fn a_client_that_stops_reading_harms_nobody() {
     let fixture = Fixture::new().await;
     let content = content(1, 8 * MIB);
     let name = format!("blobs/{}", fixture.put(&content).await);
-    let mut streams = Vec::new();
+    let request = ReadRequest { resource_name: name.clone(), ..Default::default() };
+    // One that stalls for good, on a connection of its own: its unread bytes take up the connection's window.
+    let stalled = ByteStreamClient::new(fixture.connect().await).read(request.clone()).await.unwrap();
     for _ in 0..20 {
-        let request = ReadRequest { resource_name: name.clone(), ..Default::default() };
-        let mut stream = fixture.bytestream().read(request).await.unwrap().into_inner();
+        let mut stream = fixture.bytestream().read(request.clone()).await.unwrap().into_inner();
         stream.message().await.unwrap().unwrap();
-        streams.push(stream);
     }
-    drop(streams);
     assert!(fixture.read(&name).await.unwrap() == content);
+    drop(stalled);
 }

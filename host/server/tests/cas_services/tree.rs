@@ -13,7 +13,12 @@ fn directory(children: &[(&str, Digest)]) -> Vec<u8> {
     Directory { directories: children.iter().map(node).collect(), ..Default::default() }.encode_to_vec()
 }
 
-async fn pages(fixture: &Fixture, root: &Digest, size: i32, token: &str) -> Result<Vec<GetTreeResponse>, Status> {
+async fn pages(
+    fixture: &Fixture,
+    root: &Digest,
+    size: i32,
+    token: &str,
+) -> Result<Vec<GetTreeResponse>, Status> {
     let request = GetTreeRequest {
         root_digest: Some(root.to_proto()),
         page_size: size,
@@ -74,9 +79,17 @@ async fn an_empty_directory_is_a_tree() {
 async fn a_directory_that_is_missing_is_named() {
     let fixture = Fixture::new().await;
     let gone = digest(b"gone");
-    assert_status(pages(&fixture, &gone, 0, "").await, Code::NotFound, &format!("directory {gone} of the tree"));
+    assert_status(
+        pages(&fixture, &gone, 0, "").await,
+        Code::NotFound,
+        &format!("directory {gone} of the tree"),
+    );
     let root = fixture.put(&directory(&[("gone", gone)])).await;
-    assert_status(pages(&fixture, &root, 0, "").await, Code::NotFound, &format!("directory {gone} of the tree"));
+    assert_status(
+        pages(&fixture, &root, 0, "").await,
+        Code::NotFound,
+        &format!("directory {gone} of the tree"),
+    );
 }
 
 #[tokio::test]
@@ -84,8 +97,16 @@ async fn what_is_no_tree_is_refused() {
     let fixture = Fixture::new().await;
     let nonsense = fixture.put(b"\xff\xff").await;
     assert_status(pages(&fixture, &nonsense, 0, "").await, Code::InvalidArgument, "is no Directory message");
-    assert_status(pages(&fixture, &nonsense, -1, "").await, Code::InvalidArgument, "page_size -1 is negative");
-    assert_status(pages(&fixture, &nonsense, 0, "x").await, Code::InvalidArgument, "page_token \"x\" was not");
+    assert_status(
+        pages(&fixture, &nonsense, -1, "").await,
+        Code::InvalidArgument,
+        "page_size -1 is negative",
+    );
+    assert_status(
+        pages(&fixture, &nonsense, 0, "x").await,
+        Code::InvalidArgument,
+        "page_token \"x\" was not",
+    );
     let no_root = fixture.cas().get_tree(GetTreeRequest::default()).await.map(|_| ());
     assert_status(no_root, Code::InvalidArgument, "root_digest is not set");
 }

@@ -9,9 +9,13 @@ const MIB: usize = 1 << 20;
 #[tokio::test]
 async fn blobs_of_any_size_in_messages_of_any_size() {
     let fixture = Fixture::new().await;
-    for (seed, bytes, piece) in
-        [(0, 1, 16 << 10), (1, 100_000, 16 << 10), (2, 3 * MIB, 16 << 10), (3, 5 * MIB, 2 * MIB), (4, 20 * MIB, 20 * MIB)]
-    {
+    for (seed, bytes, piece) in [
+        (0, 1, 16 << 10),
+        (1, 100_000, 16 << 10),
+        (2, 3 * MIB, 16 << 10),
+        (3, 5 * MIB, 2 * MIB),
+        (4, 20 * MIB, 20 * MIB),
+    ] {
         let content = content(seed, bytes);
         let digest = digest(&content);
         let name = upload_name("blobs", &digest);
@@ -91,7 +95,9 @@ async fn a_blob_that_is_here_ends_the_upload_early() {
 #[tokio::test]
 async fn compressed_uploads_are_stored_unpacked() {
     let fixture = Fixture::new().await;
-    for (seed, bytes, piece) in [(0, 6, 100), (1, 100_000, 1000), (2, 3 * MIB, 16 << 10), (3, 3 * MIB, 2 * MIB)] {
+    for (seed, bytes, piece) in
+        [(0, 6, 100), (1, 100_000, 1000), (2, 3 * MIB, 16 << 10), (3, 3 * MIB, 2 * MIB)]
+    {
         let content = content(seed, bytes);
         let packed = zstd::encode_all(&content[..], 3).unwrap();
         let digest = digest(&content);
@@ -105,7 +111,9 @@ async fn compressed_uploads_are_stored_unpacked() {
 async fn several_frames_make_one_blob_wherever_they_are_cut() {
     let fixture = Fixture::new().await;
     // Sizes around that of the buffer that is unpacked into.
-    for (seed, sizes) in [(1, [10, 20]), (2, [128 << 10, 1]), (3, [(128 << 10) - 1, 128 << 10]), (4, [0, 300_000])] {
+    for (seed, sizes) in
+        [(1, [10, 20]), (2, [128 << 10, 1]), (3, [(128 << 10) - 1, 128 << 10]), (4, [0, 300_000])]
+    {
         let content = content(seed, sizes[0] + sizes[1]);
         let (one, two) = content.split_at(sizes[0]);
         let packed = [zstd::encode_all(one, 1).unwrap(), zstd::encode_all(two, 19).unwrap()].concat();
