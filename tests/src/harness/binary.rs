@@ -2,6 +2,7 @@
 //! of yesterday's program proves nothing.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
@@ -18,8 +19,16 @@ impl Binary {
     /// Finds the binary beside the running test.
     ///
     /// # Errors
-    /// It is not there, or older than a file that it is made of; the text says how to build it.
+    /// It is not there, or was older than a file that it is made of when this process first asked; the text says how
+    /// to build it.
     pub fn find() -> anyhow::Result<Self> {
+        // Once: whoever edits a file while the tests run does not want to hear of it.
+        static FOUND: OnceLock<Result<Binary, String>> = OnceLock::new();
+        let found = FOUND.get_or_init(|| Self::look().map_err(|error| format!("{error:#}")));
+        found.clone().map_err(anyhow::Error::msg)
+    }
+
+    fn look() -> anyhow::Result<Self> {
         let test = std::env::current_exe().context("a test does not know its own file")?;
         // target/PROFILE/deps/TEST
         let folder = test.ancestors().nth(2).context("the test's file is not in a target folder")?;

@@ -16,6 +16,8 @@ pub struct Observed {
     pub exit_code: i32,
     /// Whether the result came from the cache.
     pub cached: bool,
+    /// When a worker took it, as seconds and nanoseconds since 1970; 0 when no worker says so.
+    pub started: (i64, i32),
     /// Who decided where it went.
     pub decision: v1::RoutingDecision,
 }
@@ -58,5 +60,12 @@ fn observe(operation: Operation) -> anyhow::Result<Observed> {
     };
     let response: ExecuteResponse = unpack(&response)?;
     let result = response.result.with_context(|| format!("{name} failed: {:?}", response.status))?;
-    Ok(Observed { name, exit_code: result.exit_code, cached: response.cached_result, decision })
+    let started = result.execution_metadata.unwrap_or_default().worker_start_timestamp.unwrap_or_default();
+    Ok(Observed {
+        name,
+        exit_code: result.exit_code,
+        cached: response.cached_result,
+        started: (started.seconds, started.nanos),
+        decision,
+    })
 }

@@ -66,7 +66,9 @@ async fn a_broken_policy_changes_nothing() -> anyhow::Result<()> {
     let mut server = Server::start_in(&clients, &options).await?;
     let bazel = clients.bazel(WORKSPACE).await?;
     replace(&file, b"no component at all")?;
-    server.wait_for_log("policy.wasm", Duration::from_secs(30)).await?;
+    server
+        .wait_for_log("changed policy file refused, the policy in force stays", Duration::from_secs(30))
+        .await?;
     bazel.remote(&server.address(), &["build", "//:link1"]).await?.expect_code(0)?;
     for operation in finished_operations(server.channel()?).await? {
         ensure!(operation.decision.policy_digest == digest(&policy), "{operation:?}");
