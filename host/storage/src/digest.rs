@@ -240,7 +240,10 @@ impl FromStr for Digest {
     fn from_str(text: &str) -> Result<Self, DigestError> {
         let malformed = || DigestError::NotHashSize { text: shorten(text) };
         let (hash, size) = text.split_once('/').ok_or_else(malformed)?;
-        Self::new(DigestFunction::Sha256, hash, size.parse().map_err(|_| malformed())?)
+        // Digits only: the standard parser takes a plus sign as well.
+        let digits = size.bytes().all(|byte| byte.is_ascii_digit());
+        let bytes = size.parse().ok().filter(|_| digits).ok_or_else(malformed)?;
+        Self::new(DigestFunction::Sha256, hash, bytes)
     }
 }
 

@@ -30,13 +30,12 @@ impl MemoryCache {
         self.lock().touch(digest).cloned()
     }
 
-    /// Keeps content that was checked against `digest`, if it is small enough. Takes it as an own allocation, not
-    /// as a part of a network buffer that would be kept alive whole.
-    pub(super) fn insert(&self, digest: Digest, content: Vec<u8>) {
+    /// Keeps content that was checked against `digest`, if it is small enough. It must be an allocation of its own:
+    /// a part of a network buffer would keep all of that alive.
+    pub(super) fn insert(&self, digest: Digest, content: Bytes) {
         if !self.takes(content.len() as u64) {
             return;
         }
-        let content = Bytes::from(content.into_boxed_slice());
         let weight = content.len() as u64 + ENTRY_BYTES;
         let mut entries = self.lock();
         entries.insert(digest, content, weight);
@@ -71,7 +70,7 @@ mod tests {
         let digests: Vec<Digest> =
             blobs.iter().map(|blob| Digest::of(DigestFunction::Sha256, blob)).collect();
         for (digest, blob) in digests.iter().zip(&blobs) {
-            cache.insert(*digest, blob.clone());
+            cache.insert(*digest, blob.clone().into());
         }
         assert_eq!(cache.get(&digests[0]), None);
         assert_eq!(cache.get(&digests[2]).as_deref(), Some(&blobs[2][..]));

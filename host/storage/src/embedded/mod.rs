@@ -50,7 +50,7 @@ pub struct EmbeddedStorage {
 
 impl EmbeddedStorage {
     /// Opens or creates the store: locks the folder, removes what a killed process left half-written, and reads
-    /// the names, sizes and times of all files (about a second per 300,000 files on a warm disk).
+    /// the names, sizes and times of all files, which is what takes long in a large store.
     pub async fn open(config: EmbeddedConfig) -> Result<Self, OpenError> {
         let opened = tokio::task::spawn_blocking(move || Self::open_blocking(&config)).await;
         opened.unwrap_or_else(|panic| Err(OpenError::Storage(blocking::job_failed(panic))))

@@ -38,7 +38,7 @@ pub(super) async fn stream(
         let mut rest = Rest { files, digest, file, remaining: length };
         let chunk = rest.next_chunk()?;
         if whole && rest.remaining == 0 && rest.files.memory.takes(length) {
-            rest.files.memory.insert(digest, chunk.to_vec());
+            rest.files.memory.insert(digest, chunk.clone());
         }
         Ok((chunk, rest))
     });
@@ -80,7 +80,7 @@ pub(super) async fn whole(
         let remaining = digest.size_bytes();
         let content = Rest { files: files.clone(), digest, file, remaining }.take(remaining)?;
         if files.memory.takes(remaining) {
-            files.memory.insert(digest, content.to_vec());
+            files.memory.insert(digest, content.clone());
         }
         Ok(content)
     };

@@ -60,7 +60,7 @@ fn store_blocking(
     file.write_all(&content).map_err(|error| files.failed("write", digest, error))?;
     files.publish(digest, file, room)?;
     if files.memory.takes(content.len() as u64) {
-        files.memory.insert(*digest, content.to_vec());
+        files.memory.insert(*digest, Bytes::copy_from_slice(&content));
     }
     Ok(())
 }
