@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use wit_component::ComponentEncoder;
+use wit_component::{ComponentEncoder, metadata};
 
 /// Bytes 4 to 8 of a core module: version 1, layer 0. A component has another layer.
 const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
@@ -17,6 +17,11 @@ pub struct ComponentizeError(String);
 /// # Errors
 /// When the module is none, has no interface embedded, or does not fit it.
 pub fn componentize(core_module: &[u8]) -> Result<Vec<u8>, ComponentizeError> {
+    // Without this look it would become a component without exports, and the reader wonder where theirs went.
+    if let Ok((None, _)) = metadata::decode(core_module) {
+        let text = "it is a core module without an embedded interface; build it with the policy SDK or `wit-bindgen`";
+        return Err(ComponentizeError(text.into()));
+    }
     ComponentEncoder::default()
         .validate(true)
         .module(core_module)

@@ -4,7 +4,7 @@
 //! a `Route` through the functions of `wit/policy.wit`; a [`Decision`] comes out. What a policy does wrong (loops,
 //! traps, eats memory, sets nonsense) ends its call and its instance, and the embedded default policy decides.
 //!
-//! This is the only crate that names Wasmtime. It is synchronous and does no I/O but in [`watch`].
+//! This is the only crate that names Wasmtime. It is synchronous and does no I/O but in the [`Watcher`].
 //!
 //! | Module | Holds |
 //! | --- | --- |
@@ -33,6 +33,7 @@ mod runtime;
 mod shape;
 mod state;
 mod throttle;
+mod watch;
 
 pub use componentize::{ComponentizeError, componentize};
 pub use counters::CountersSnapshot;
@@ -44,3 +45,4 @@ pub use generation::Generation;
 pub use interface::ConfigProblem;
 pub use options::{Limits, Options, PoolsSnapshot};
 pub use runtime::Runtime;
+pub use watch::{Change, WatchError, WatchOptions, Watcher};

@@ -142,6 +142,11 @@ impl Runtime {
         self.common.counters.snapshot()
     }
 
+    /// Size of the largest file that [`load`](Self::load) accepts.
+    pub(crate) fn file_bytes_max(&self) -> usize {
+        self.common.limits.component_bytes
+    }
+
     fn failed(&self, generation: &Generation, failure: &Failure, facts: &ActionFacts) -> String {
         self.common.counters.failure(failure.kind);
         let policy = generation.policy();
