@@ -2,6 +2,7 @@
 
 mod build;
 mod interrupt;
+mod refusals;
 mod swap;
 mod trexe;
 mod worker;
