@@ -4,13 +4,10 @@
 //! actions by the build they belong to, so that workers are shared out fairly between builds.
 
 mod config;
-mod decide;
 
-use pointsman_policy_sdk::{
-    CommandWhen, ConfigError, Policy, Rejection, action, command, export_policy, route,
-};
+use pointsman_policy_sdk::{ConfigError, Policy, Rejection, action, defaults, export_policy};
 
-use config::Settings;
+use config::{KeySource, Settings};
 
 /// The policy, configured.
 #[derive(Debug)]
@@ -29,21 +26,20 @@ impl Policy for Default {
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {
         let settings = Settings::read(config)?;
         if settings.platform_from_command {
-            command::request(CommandWhen::WithoutPlatform);
+            defaults::request();
         }
         Ok(Self { settings })
     }
 
     fn route(&self) -> Result<(), Rejection> {
-        if self.settings.platform_from_command && !action::has_platform() {
-            route::set_platform(&command::platform());
+        if self.settings.platform_from_command {
+            defaults::platform_from_command();
         }
-        let keys = decide::invocation_keys(&self.settings.invocation_keys, |source| match source {
-            config::KeySource::CorrelatedInvocationsId => action::correlated_invocations_id(),
-            config::KeySource::ToolInvocationId => action::invocation_id(),
-            config::KeySource::Principal => action::principal(),
-        });
-        route::set_invocation_keys(&keys);
+        defaults::group_by(self.settings.invocation_keys.iter().map(|source| match source {
+            KeySource::CorrelatedInvocationsId => action::correlated_invocations_id(),
+            KeySource::ToolInvocationId => action::invocation_id(),
+            KeySource::Principal => action::principal(),
+        }));
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! Reads a policy's JSON configuration and says, with the place, everything that is wrong with it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::ConfigError;
@@ -93,6 +95,27 @@ impl Config {
         Some(strings)
     }
 
+    /// Strings by name.
+    pub fn string_map(&mut self, key: &'static str) -> Option<BTreeMap<String, String>> {
+        let items = match self.take(key)? {
+            Value::Object(items) => items,
+            other => {
+                self.error(pointer(&[key]), format!("expected an object of strings, found {}", kind(&other)));
+                return None;
+            }
+        };
+        let mut strings = BTreeMap::new();
+        for (name, item) in items {
+            match item {
+                Value::String(value) => drop(strings.insert(name, value)),
+                other => {
+                    self.error(pointer(&[key, &name]), format!("expected a string, found {}", kind(&other)));
+                }
+            }
+        }
+        Some(strings)
+    }
+
     /// Adds an error of the policy's own.
     pub fn error(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.errors.push(ConfigError::new(path, message));
@@ -152,10 +175,11 @@ mod tests {
 
     #[test]
     fn every_error_is_told_with_its_place() {
-        let mut config = Config::parse(r#"{"a": 1, "list": ["x", 2], "nmae": "n", "we/ird": 0}"#).unwrap();
+        let mut config = Config::parse(r#"{"a": 1, "list": ["x", 2], "nmae": "n", "map": {"k": null}, "we/ird": 0}"#).unwrap();
         assert!(config.bool("a", true));
         assert_eq!(config.strings("list"), Some(vec!["x".to_owned()]));
         assert_eq!(config.string("name"), None);
+        assert_eq!(config.string_map("map"), Some(BTreeMap::new()));
         let errors = config.finish().unwrap_err();
         let seen: Vec<(&str, &str)> = errors.iter().map(|e| (&*e.path, &*e.message)).collect();
         assert_eq!(
@@ -163,8 +187,9 @@ mod tests {
             [
                 ("/a", "expected true or false, found a number"),
                 ("/list/1", "expected a string, found a number"),
+                ("/map/k", "expected a string, found null"),
                 ("/nmae", "unknown key \"nmae\": did you mean \"name\"?"),
-                ("/we~1ird", "unknown key \"we/ird\": known keys are a, list, name"),
+                ("/we~1ird", "unknown key \"we/ird\": known keys are a, list, name, map"),
             ]
         );
     }

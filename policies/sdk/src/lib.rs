@@ -49,6 +49,7 @@ pub mod bindings {
 }
 
 mod config;
+pub mod defaults;
 #[cfg(not(target_family = "wasm"))]
 mod native;
 #[cfg(not(target_family = "wasm"))]
