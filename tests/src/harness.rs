@@ -7,6 +7,7 @@
 mod bazel;
 mod binary;
 mod clients;
+mod guest;
 mod operations;
 mod process;
 mod server;
@@ -14,6 +15,7 @@ mod server;
 pub use bazel::{Bazel, Spawn};
 pub use binary::{Binary, cli};
 pub use clients::Clients;
+pub use guest::build_policy;
 pub use operations::{Observed, finished_operations};
 pub use process::{Finished, Running, Signal};
 pub use server::{Server, ServerOptions, replace};
