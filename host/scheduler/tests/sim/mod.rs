@@ -1,0 +1,454 @@
+//! A core, clients, workers and misfortunes on one virtual clock, all of it from one seed.
+
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
+
+pub mod bot;
+pub mod model;
+pub mod rng;
+
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pointsman_scheduler::effect::{Effect, Output, Reply};
+use pointsman_scheduler::event::{Event, Report, Stage, Submit, Verdict};
+use pointsman_scheduler::ids::{OperationId, PollId, TaskId};
+use pointsman_scheduler::properties::Schema;
+use pointsman_scheduler::scheduler::{Config, Scheduler};
+use pointsman_scheduler::task::Task;
+use pointsman_scheduler::time::Time;
+
+use crate::support::{Ask, Store, Worker, ask, digest, schema, worker};
+use bot::{Bot, Doing};
+use model::{Checked, Model, is_eligible};
+use rng::Rng;
+
+/// More than so many queued tasks tell nothing new, and invariants take long.
+const QUEUED_MAX: usize = 30;
+const BOTS_MAX: usize = 14;
+
+pub struct Sim {
+    rng: Rng,
+    config: Config,
+    schema: Arc<Schema>,
+    pub core: Scheduler,
+    pub now: Time,
+    store: Store,
+    pub model: Model,
+    bots: Vec<Bot>,
+    names: u64,
+    history: DefaultHasher,
+    /// Misfortunes happen.
+    faults: bool,
+}
+
+impl Sim {
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let config = Config {
+            max_attempts: 2 + rng.below(3) as usize,
+            queued_tasks_max: QUEUED_MAX - rng.below(5) as usize,
+            classes_max: if rng.percent(30) { 12 } else { 1000 },
+            demands_max: if rng.percent(30) { 3 } else { 64 },
+            workers_max: if rng.percent(30) { BOTS_MAX / 2 } else { 1000 },
+            ..Config::default()
+        };
+        let schema = schema();
+        Self {
+            core: Scheduler::new(config, schema.clone()),
+            rng,
+            config,
+            schema,
+            now: Time(5_000_000),
+            store: Store::default(),
+            model: Model::default(),
+            bots: vec![],
+            names: 0,
+            history: DefaultHasher::new(),
+            faults: true,
+        }
+    }
+
+    /// A hash of all that was done so far.
+    pub fn history(&self) -> u64 {
+        self.history.finish()
+    }
+
+    /// Lets something happen.
+    pub fn turn(&mut self) -> Checked {
+        match self.rng.below(100) {
+            0..15 => self.client(),
+            15..18 => self.policy(),
+            18..24 => self.misfortune(),
+            24..27 => self.compare_restored(),
+            27 => self.restart_rarely(),
+            28 => self.call_too_early(),
+            _ => self.worker_or_time(),
+        }
+    }
+
+    fn step(&mut self, event: Event) -> Checked {
+        let mut out = Output::default();
+        self.model.before(self.now, &event);
+        self.core.step(self.now, event.clone(), &mut out);
+        write!(Text(&mut self.history), "{:?}{:?}", out.effects, out.changes).unwrap();
+        self.store.apply(&self.core, &out.changes);
+        self.core.check()?;
+        self.model.after(self.now, &event, &out.effects, &self.core, &self.config)?;
+        for effect in out.effects {
+            if let Effect::Reply { poll, reply } = effect {
+                self.answer(poll, reply);
+            }
+        }
+        Ok(())
+    }
+
+    // === Clients ===
+
+    fn client(&mut self) -> Checked {
+        let ops: Vec<OperationId> = self.model.ops.keys().copied().collect();
+        let some = self.rng.pick(&ops).copied();
+        match (self.rng.below(10), some) {
+            (0, Some(id)) => self.step(Event::Cancel(id)),
+            (1..3, Some(id)) if self.model.ops[&id].watchers > 0 => self.step(Event::Unwatch(id)),
+            (3, Some(id)) => self.step(Event::Watch(id)),
+            _ => {
+                let ask = self.ask();
+                let asked = self.schema.action(&ask.route.platform).unwrap();
+                self.names += 1;
+                let name = format!("op{}", self.names).into();
+                let Ask { digest, instance, route } = ask;
+                self.step(Event::Submit(Submit { name, instance, digest, route: Arc::new(route), asked }))
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Ask {
+        let name = self.rng.below(12);
+        let priority = self.rng.below(4) as i32 - 1;
+        // Most clients ask for the same in the same way, so that they can share it.
+        let rng = &mut match self.rng.percent(60) {
+            true => Rng::new(name),
+            false => Rng::new(self.rng.next()),
+        };
+        let mut a = ask(&format!("d{name}")).priority(priority);
+        a.route.shared = rng.percent(75);
+        if rng.percent(15) {
+            a = a.timeout(rng.below(2));
+        }
+        if rng.percent(40) {
+            a = a.instance(["x", "x/y", "z"][rng.below(3) as usize]);
+        }
+        for (percent, key, values) in ASKED {
+            if rng.percent(percent) {
+                a = a.with(key, rng.pick(values).unwrap());
+            }
+        }
+        match rng.below(12) {
+            0 => a.pool("p"),
+            1 => a.size(1),
+            _ => a,
+        }
+    }
+
+    fn policy(&mut self) -> Checked {
+        let queued: Vec<TaskId> = self.core.queued_after(None).map(|(_, id, _)| id).collect();
+        let Some(task) = self.rng.pick(&queued).copied() else { return Ok(()) };
+        if self.rng.percent(10) {
+            return self.step(Event::Refuse { task, reason: "not any more".into() });
+        }
+        let route = self.ask().route;
+        let asked = self.schema.action(&route.platform).unwrap();
+        self.step(Event::Reroute { task, route: Arc::new(route), asked })
+    }
+
+    // === Workers ===
+
+    fn worker_or_time(&mut self) -> Checked {
+        let due = self.bots.iter().filter_map(|b| b.due()).min();
+        if due.is_some_and(|t| t <= self.now) {
+            let due: Vec<usize> =
+                (0..self.bots.len()).filter(|i| self.bots[*i].due().is_some_and(|t| t <= self.now)).collect();
+            let i = *self.rng.pick(&due).unwrap();
+            return self.call(i);
+        }
+        let nap = self.now + Duration::from_millis(1) + self.rng.within(8);
+        let deadline = self.core.next_deadline();
+        self.now = [Some(nap), due, deadline].into_iter().flatten().min().unwrap();
+        if deadline == Some(self.now) {
+            if self.rng.percent(20) {
+                self.now = self.now + self.rng.within(1);
+            }
+            return self.step(Event::Deadline);
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, i: usize) -> Checked {
+        self.names += 1;
+        let (bot, rng) = (&mut self.bots[i], &mut self.rng);
+        let mut poll = bot.call(PollId(self.names), self.now, rng);
+        if bot.liar && rng.percent(25) {
+            let other = digest(&format!("d{}", rng.below(12)));
+            poll.report = match rng.below(3) {
+                0 => Report::Executing(other, Stage::Running),
+                1 => Report::Completed(other, Verdict::Answer),
+                _ => Report::Idle,
+            };
+        }
+        self.step(Event::Poll(poll))
+    }
+
+    fn answer(&mut self, poll: PollId, reply: Reply) {
+        // Nobody reads the answer to a call that broke.
+        let Some(bot) = self.bots.iter_mut().find(|b| b.call == Some(poll)) else { return };
+        let (now, rng) = (self.now, &mut self.rng);
+        if self.faults && rng.percent(4) {
+            return bot.failed_call(now, rng);
+        }
+        match reply {
+            Reply::Execute(task) => match self.core.task(task) {
+                Some(task) => bot.execute(task.digest.clone(), now, rng),
+                None => bot.failed_call(now, rng),
+            },
+            Reply::Continue => bot.go_on(now),
+            Reply::Idle => bot.do_nothing(now, rng),
+            Reply::Superseded | Reply::TooManyWorkers => bot.failed_call(now, rng),
+        }
+    }
+
+    fn misfortune(&mut self) -> Checked {
+        self.bots.retain(|b| !b.gone);
+        let n = self.bots.len();
+        if n < 3 || (n < BOTS_MAX && self.rng.percent(30)) {
+            self.spawn();
+            return Ok(());
+        }
+        let i = self.rng.below(n as u64) as usize;
+        let (now, rng) = (self.now, &mut self.rng);
+        let bot = &mut self.bots[i];
+        match rng.below(9) {
+            0..2 => {
+                let away = if rng.percent(50) { 20 } else { 150 };
+                let back = now + rng.within(away);
+                let call = bot.call.filter(|_| rng.percent(50));
+                bot.crash(back);
+                return call.map_or(Ok(()), |poll| self.step(Event::PollDropped(poll)));
+            }
+            2 => bot.gone = true,
+            3 => bot.leaving = true,
+            4 => bot.silent_until(now + rng.within(100)),
+            5 => bot.liar = !bot.liar,
+            6 => bot.flaky = !bot.flaky,
+            // The call breaks, and who notices first?
+            7 => {
+                let Some(poll) = bot.call else { return Ok(()) };
+                bot.failed_call(now, rng);
+                return self.step(Event::PollDropped(poll));
+            }
+            _ if bot.call.is_some() => {
+                bot.failed_call(now, rng);
+                return self.call(i);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self) {
+        let rng = &mut self.rng;
+        let host = rng.below(5);
+        let mut w = worker(&format!("h{host}"));
+        // What a host has is the host's, and what its threads serve is theirs.
+        for (key, total) in [("cpu", HOSTS[host as usize].0), ("mem", HOSTS[host as usize].1)] {
+            if total > 0 {
+                w = w.with(key, &total.to_string());
+            }
+        }
+        w = w.at_once(HOSTS[host as usize].2);
+        for (percent, key, values) in OFFERED {
+            if rng.percent(percent) {
+                w = w.with(key, rng.pick(values).unwrap());
+            }
+        }
+        w = match rng.below(8) {
+            0 => w.prefix("x"),
+            1 => w.prefix("x/y"),
+            2 => w.pool("p"),
+            3 => w.size(1),
+            _ => w,
+        };
+        self.add_bot(w);
+    }
+
+    fn add_bot(&mut self, mut w: Worker) {
+        self.names += 1;
+        let spec = w.spec(&self.schema);
+        let key = format!("{}/{}", spec.host, self.names).into();
+        let mut bot = Bot::new(key, spec, self.now);
+        bot.flaky = self.faults && self.rng.percent(30);
+        self.bots.push(bot);
+    }
+
+    // === Time and restarts ===
+
+    fn call_too_early(&mut self) -> Checked {
+        if self.core.next_deadline().is_some_and(|t| t <= self.now) {
+            return Ok(());
+        }
+        let mut out = Output::default();
+        self.core.step(self.now, Event::Deadline, &mut out);
+        match out.effects.is_empty() && out.changes.is_empty() {
+            true => Ok(()),
+            false => Err(format!("something was due before the deadline: {out:?}")),
+        }
+    }
+
+    /// What was written down is what there is, and what comes of it is the same queue.
+    fn compare_restored(&mut self) -> Checked {
+        let live: Vec<Task> =
+            self.core.operations().filter_map(|(_, o)| self.core.task(o.task?)).cloned().collect();
+        let same = self.store.tasks.len() <= live.len()
+            && live.iter().all(|t| self.store.tasks.contains_key(&t.sequence))
+            && self.model.ops.values().filter(|o| o.ended.is_some()).count() == self.store.finished.len();
+        if !same {
+            return Err("records and state differ".into());
+        }
+        let (restored, refused) = self.store.restore(self.limits_off(), &self.schema, self.now);
+        if !refused.is_empty() {
+            return Err(format!("refused to restore {refused:?}"));
+        }
+        restored.check()?;
+        let now_queued: Vec<&Task> =
+            restored.queued_after(None).filter_map(|(_, id, _)| restored.task(id)).collect();
+        for task in &now_queued {
+            let was = live.iter().find(|t| t.sequence == task.sequence).ok_or("restored what is over")?;
+            let names = |core: &Scheduler, t: &Task| -> Vec<(Arc<str>, i32)> {
+                let ops = t.operations.iter().map(|o| core.operation_by_id(*o).unwrap());
+                ops.map(|o| (o.name.clone(), o.priority)).collect()
+            };
+            if task.key != was.key
+                || task.attempts != was.attempts
+                || (&task.route, &task.digest, &task.instance) != (&was.route, &was.digest, &was.instance)
+                || names(&restored, task) != names(&self.core, was)
+            {
+                return Err(format!("task {} is restored as another: {task:?}, was {was:?}", was.sequence));
+            }
+        }
+        Ok(())
+    }
+
+    /// What waits over the bounds of new submissions must survive too.
+    fn limits_off(&self) -> Config {
+        Config { classes_max: 1000, demands_max: 1000, ..self.config }
+    }
+
+    /// The scheduler dies, and another takes over.
+    fn restart_rarely(&mut self) -> Checked {
+        if !self.faults || !self.rng.percent(25) {
+            return Ok(());
+        }
+        self.compare_restored()?;
+        self.config = self.limits_off();
+        self.core = self.store.restore(self.config, &self.schema, self.now).0;
+        self.model.restarted(self.now, &self.core)?;
+        for bot in &mut self.bots {
+            if bot.call.is_some() {
+                bot.failed_call(self.now, &mut self.rng);
+            }
+        }
+        Ok(())
+    }
+
+    // === The end ===
+
+    /// All goes well from here: what can be done gets done, and nothing is left over.
+    pub fn drain(&mut self) -> Checked {
+        self.faults = false;
+        self.config = Config { workers_max: 1000, ..self.limits_off() };
+        self.restart_with_config()?;
+        self.bots.iter_mut().for_each(|b| b.gone = true);
+        for (i, size) in [(0, 0), (1, 1)] {
+            for pool in ["", "p"] {
+                let all = OFFERED.iter().flat_map(|(_, key, values)| values.iter().map(move |v| (*key, *v)));
+                let healthy = all.fold(worker(&format!("hh{i}{pool}")), |w, (key, value)| w.with(key, value));
+                self.add_bot(healthy.with("cpu", "8").with("mem", "8").pool(pool).size(size));
+            }
+        }
+        let ops: Vec<OperationId> = self.model.ops.keys().copied().collect();
+        for id in ops {
+            self.step(Event::Watch(id))?;
+        }
+        for _ in 0..20_000 {
+            if self.open().is_empty() {
+                return self.nothing_is_left();
+            }
+            self.worker_or_time()?;
+        }
+        Err(format!("healthy workers leave undone: {:?}", self.open()))
+    }
+
+    fn restart_with_config(&mut self) -> Checked {
+        self.core = self.store.restore(self.config, &self.schema, self.now).0;
+        self.model.restarted(self.now, &self.core)
+    }
+
+    /// Tasks that some worker could run.
+    fn open(&self) -> Vec<&Task> {
+        let bots: Vec<&Bot> = self.bots.iter().filter(|b| !b.gone).collect();
+        let tasks =
+            self.model.ops.values().filter(|o| o.ended.is_none()).filter_map(|o| self.core.task(o.task));
+        tasks.filter(|t| bots.iter().any(|b| is_eligible(&b.spec, t))).collect()
+    }
+
+    fn nothing_is_left(&mut self) -> Checked {
+        let rest: Vec<OperationId> = self.model.ops.keys().copied().collect();
+        for id in rest {
+            self.step(Event::Cancel(id))?;
+        }
+        self.bots.clear();
+        while let Some(next) = self.core.next_deadline() {
+            self.now = next;
+            self.step(Event::Deadline)?;
+        }
+        let c = self.core.counts();
+        let left = [c.queued, c.running, c.operations, c.hosts, c.workers, c.shapes];
+        match left == [0; 6] && self.store == Store::default() {
+            true => Ok(()),
+            false => Err(format!("something is left over: {c:?} {:?}", self.store)),
+        }
+    }
+
+    pub fn busy_bots(&self) -> usize {
+        self.bots.iter().filter(|b| !matches!(b.doing, Doing::Nothing)).count()
+    }
+}
+
+/// How many percent of actions ask for a key, and for which value.
+const ASKED: [(u64, &str, &[&str]); 7] = [
+    (40, "cpu", &["0", "1", "2", "3", "8", "9"]),
+    (10, "mem", &["1", "4"]),
+    (15, "gpu", &["a", "b"]),
+    (15, "tag", &["t0", "t1", "t2", "t3"]),
+    (30, "os", &["linux", ""]),
+    (10, "note", &["n"]),
+    (3, "typo", &["y"]),
+];
+
+/// The same for workers.
+const OFFERED: [(u64, &str, &[&str]); 3] =
+    [(40, "gpu", &["a", "b"]), (40, "tag", &["t0", "t1", "t2", "t3"]), (80, "os", &["linux"])];
+
+/// Total `cpu`, total `mem`, and how many tasks at once.
+const HOSTS: [(u64, u64, u32); 5] = [(0, 0, 0), (2, 0, 0), (4, 4, 0), (8, 2, 2), (0, 0, 1)];
+
+/// Text that goes into a hash.
+struct Text<'a>(&'a mut DefaultHasher);
+
+impl std::fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}

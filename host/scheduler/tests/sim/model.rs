@@ -1,0 +1,453 @@
+//! What an onlooker who sees only events and effects may expect. It knows nothing of classes, lanes, or shapes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pointsman_scheduler::effect::{Effect, End, OperationStage, Reply};
+use pointsman_scheduler::event::{Event, Report, Verdict, WorkerSpec};
+use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
+use pointsman_scheduler::route::SizeClass;
+use pointsman_scheduler::scheduler::{Config, Scheduler};
+use pointsman_scheduler::task::Task;
+use pointsman_scheduler::time::Time;
+
+pub type Checked = Result<(), String>;
+
+/// `ensure!(condition, "text", …)`: what must hold, or the text as an error.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err(format!($($text)*));
+        }
+    };
+}
+
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub name: Arc<str>,
+    pub task: TaskId,
+    pub watchers: u32,
+    unwatched_since: Time,
+    sequence: u64,
+    pub ended: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    worker: Arc<str>,
+    wait_until: Time,
+}
+
+/// What a worker was given and has not been heard to stop.
+#[derive(Clone, Debug)]
+struct Held {
+    digest: ActionDigest,
+    demand: BTreeMap<Arc<str>, u64>,
+}
+
+#[derive(Default)]
+pub struct Model {
+    pub ops: BTreeMap<OperationId, Op>,
+    /// Digest of every task that is not over.
+    tasks: BTreeMap<TaskId, ActionDigest>,
+    /// Who has a task.
+    running: BTreeMap<TaskId, Arc<str>>,
+    held: BTreeMap<Arc<str>, Held>,
+    /// What a worker last said it executed, whoever wants it.
+    says: BTreeMap<Arc<str>, ActionDigest>,
+    calls: BTreeMap<PollId, Call>,
+    specs: BTreeMap<Arc<str>, Arc<WorkerSpec>>,
+    /// When a worker was last heard of or spoken to.
+    contact: BTreeMap<Arc<str>, Time>,
+    /// Counts, so that a test can see that it tests something.
+    pub seen: BTreeMap<&'static str, u64>,
+}
+
+impl Model {
+    fn count(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    /// What is known before the core is told.
+    pub fn before(&mut self, now: Time, event: &Event) {
+        match event {
+            Event::Poll(poll) => {
+                self.specs.insert(poll.worker.clone(), poll.spec.clone());
+                self.contact.insert(poll.worker.clone(), now);
+                let call = Call { worker: poll.worker.clone(), wait_until: poll.wait_until };
+                self.calls.insert(poll.poll, call);
+                match &poll.report {
+                    Report::Executing(digest, _) => self.says.insert(poll.worker.clone(), digest.clone()),
+                    _ => self.says.remove(&poll.worker),
+                };
+                let goes_on =
+                    |held: &Held| matches!(&poll.report, Report::Executing(d, _) if *d == held.digest);
+                if !self.held.get(&poll.worker).is_some_and(goes_on) {
+                    self.held.remove(&poll.worker);
+                }
+            }
+            Event::PollDropped(poll) => {
+                if let Some(call) = self.calls.remove(poll) {
+                    self.contact.insert(call.worker, now);
+                }
+            }
+            Event::Watch(id) => {
+                if let Some(op) = self.ops.get_mut(id) {
+                    op.watchers += 1;
+                }
+            }
+            Event::Unwatch(id) => {
+                if let Some(op) = self.ops.get_mut(id) {
+                    op.watchers -= 1;
+                    op.unwatched_since = now;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn after(
+        &mut self,
+        now: Time,
+        event: &Event,
+        effects: &[Effect],
+        core: &Scheduler,
+        config: &Config,
+    ) -> Checked {
+        let mut assigned = Vec::new();
+        let mut submitted = 0;
+        for effect in effects {
+            match effect {
+                Effect::Submitted { operation, task, joined } => {
+                    submitted += 1;
+                    self.submitted(now, event, *operation, *task, *joined)?;
+                }
+                Effect::Refused(_) => {
+                    submitted += 1;
+                    self.count("refused submission");
+                }
+                Effect::Stage { operation, task, sequence, stage } => {
+                    self.newer(*operation, *sequence)?;
+                    self.stage(now, event, *task, stage, config)?;
+                }
+                Effect::Finished { operation, task, sequence, end } => {
+                    self.newer(*operation, *sequence)?;
+                    self.finished(now, event, *operation, *task, end)?;
+                }
+                Effect::Forgotten(operation) => self.forgotten(now, *operation, config)?,
+                Effect::Dropped(task) => {
+                    ensure!(self.tasks.remove(task).is_some(), "{task:?} is dropped twice");
+                    self.running.remove(task);
+                }
+                Effect::Reply { poll, reply } => {
+                    assigned.extend(self.reply(now, event, *poll, *reply, core, config)?);
+                }
+            }
+        }
+        ensure!(
+            submitted == usize::from(matches!(event, Event::Submit(_))),
+            "{submitted} answers to a submission"
+        );
+        self.must_be_answered(event)?;
+        if let [(worker, task)] = &assigned[..] {
+            self.nothing_more_urgent_was_passed_over(worker, *task, core)?;
+        }
+        self.nothing_is_lost(core)?;
+        self.deadlines_are_known(now, core, config)
+    }
+
+    // === Operations ===
+
+    fn submitted(
+        &mut self,
+        now: Time,
+        event: &Event,
+        operation: OperationId,
+        task: TaskId,
+        joined: bool,
+    ) -> Checked {
+        let Event::Submit(submit) = event else { return Err("accepted what nobody sent".into()) };
+        self.count(if joined { "joined" } else { "accepted" });
+        match self.tasks.get(&task) {
+            Some(digest) => ensure!(joined && *digest == submit.digest, "joined another action"),
+            None => ensure!(!joined, "joined a task that is over"),
+        }
+        self.tasks.insert(task, submit.digest.clone());
+        let op = Op {
+            name: submit.name.clone(),
+            task,
+            watchers: 1,
+            unwatched_since: now,
+            sequence: 0,
+            ended: None,
+        };
+        ensure!(self.ops.insert(operation, op).is_none(), "{operation:?} is used twice");
+        Ok(())
+    }
+
+    fn newer(&mut self, operation: OperationId, sequence: u64) -> Checked {
+        let op = self.ops.get_mut(&operation).ok_or("a state of an operation that nobody has")?;
+        ensure!(op.ended.is_none(), "{} has ended and has a new state", op.name);
+        ensure!(sequence > op.sequence, "{} goes back to state {sequence}", op.name);
+        op.sequence = sequence;
+        Ok(())
+    }
+
+    fn stage(
+        &mut self,
+        now: Time,
+        event: &Event,
+        task: TaskId,
+        stage: &OperationStage,
+        config: &Config,
+    ) -> Checked {
+        match stage {
+            OperationStage::Executing { host } => {
+                let worker = self.running.get(&task).ok_or("an operation executes on no worker")?;
+                ensure!(self.specs[worker].host == *host, "an operation executes on another host");
+            }
+            OperationStage::Queued => {
+                let Some(worker) = self.running.remove(&task) else { return Ok(()) };
+                let silent = now.since(self.contact[&worker]) >= config.worker_expiry;
+                let said_so = matches!(event, Event::Poll(poll) if poll.worker == worker);
+                ensure!(silent || said_so, "a task was taken from {worker} for no reason");
+                self.count(if silent { "lost" } else { "given back" });
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(
+        &mut self,
+        now: Time,
+        event: &Event,
+        operation: OperationId,
+        task: TaskId,
+        end: &End,
+    ) -> Checked {
+        let digest = self.tasks.get(&task).ok_or("an operation of no task ended")?;
+        let right = match (end, event) {
+            (End::Reported, Event::Poll(poll)) => {
+                let holds = self.running.get(&task) == Some(&poll.worker);
+                holds && poll.report == Report::Completed(digest.clone(), Verdict::Answer)
+            }
+            (End::Cancelled, Event::Cancel(id)) => *id == operation,
+            (End::Refused(_), Event::Refuse { task: refused, .. }) => *refused == task,
+            (End::GaveUp(text), _) => text.contains("; attempt 1 on h"),
+            _ => false,
+        };
+        ensure!(right, "{operation:?} ended with {end:?} by {event:?}");
+        self.count(match end {
+            End::Reported => "reported",
+            End::Cancelled => "cancelled",
+            End::Refused(_) => "refused",
+            End::GaveUp(_) => "gave up",
+        });
+        if let Some(op) = self.ops.get_mut(&operation) {
+            op.ended = Some(now);
+        }
+        Ok(())
+    }
+
+    fn forgotten(&mut self, now: Time, operation: OperationId, config: &Config) -> Checked {
+        let op = self.ops.remove(&operation).ok_or("an operation is forgotten twice")?;
+        let due = match op.ended {
+            Some(ended) => ended + config.completed_retention,
+            None => op.unwatched_since + config.abandoned,
+        };
+        ensure!(due <= now, "{} is forgotten early", op.name);
+        ensure!(op.ended.is_some() || op.watchers == 0, "{} is forgotten under its listeners", op.name);
+        self.count(if op.ended.is_some() { "forgotten" } else { "abandoned" });
+        Ok(())
+    }
+
+    // === Workers ===
+
+    fn reply(
+        &mut self,
+        now: Time,
+        event: &Event,
+        poll: PollId,
+        reply: Reply,
+        core: &Scheduler,
+        config: &Config,
+    ) -> Result<Option<(Arc<str>, TaskId)>, String> {
+        let call = self.calls.remove(&poll).ok_or("a call is answered that is not open")?;
+        let is_this = matches!(event, Event::Poll(p) if p.poll == poll);
+        let is_busy = matches!(event, Event::Poll(p) if is_this && matches!(p.report, Report::Executing(..)));
+        match reply {
+            Reply::Execute(task) => return self.execute(now, event, &call, task, core, config),
+            Reply::Continue => ensure!(is_busy, "who has nothing to do is told to go on"),
+            Reply::Idle => ensure!(is_this || call.wait_until <= now, "a call is given up early"),
+            Reply::Superseded => {
+                let newer = matches!(event, Event::Poll(p) if p.worker == call.worker && !is_this);
+                ensure!(newer, "a call is superseded by nothing");
+                return Ok(None);
+            }
+            Reply::TooManyWorkers => {}
+        }
+        self.contact.insert(call.worker, now);
+        Ok(None)
+    }
+
+    fn execute(
+        &mut self,
+        now: Time,
+        event: &Event,
+        call: &Call,
+        id: TaskId,
+        core: &Scheduler,
+        config: &Config,
+    ) -> Result<Option<(Arc<str>, TaskId)>, String> {
+        let (worker, spec) = (&call.worker, self.specs[&call.worker].clone());
+        let task = core.task(id).ok_or("a worker is given a task that is over")?;
+        let preferred_idle = matches!(event, Event::Poll(p) if p.worker == *worker && p.prefer_idle);
+        ensure!(!preferred_idle, "{worker} wanted nothing and was given a task");
+        let again = self.running.get(&id);
+        ensure!(again.is_none_or(|w| w == worker), "a task is on {again:?} and on {worker}");
+        let is_new = again.is_none();
+        ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
+        self.contact.insert(worker.clone(), now);
+        self.running.insert(id, worker.clone());
+        self.held.insert(worker.clone(), Held { digest: task.digest.clone(), demand: demand(task) });
+        self.host_is_sound(now, &spec, config)?;
+        self.count(if is_new { "assigned" } else { "sent again" });
+        Ok(is_new.then(|| (worker.clone(), id)))
+    }
+
+    /// What workers of a host hold that are not lost.
+    fn held_on<'a>(&'a self, host: &'a str, now: Time, config: &'a Config) -> impl Iterator<Item = &'a Held> {
+        self.held.iter().filter_map(move |(worker, held)| {
+            let is_there = now.since(self.contact[worker]) < config.worker_expiry;
+            (is_there && &*self.specs[worker].host == host).then_some(held)
+        })
+    }
+
+    fn host_is_sound(&self, now: Time, spec: &WorkerSpec, config: &Config) -> Checked {
+        let held: Vec<&Held> = self.held_on(&spec.host, now, config).collect();
+        let digests: BTreeSet<_> = held.iter().map(|h| &h.digest).collect();
+        ensure!(digests.len() == held.len(), "{} runs one digest twice", spec.host);
+        let max = spec.max_inflight_tasks as usize;
+        ensure!(max == 0 || held.len() <= max, "{} runs {} at once", spec.host, held.len());
+        for key in ["cpu", "mem"] {
+            let taken: u64 = held.iter().filter_map(|h| h.demand.get(key)).sum();
+            let total = amount(spec, key).unwrap_or(0);
+            ensure!(taken <= total, "{} has {total} {key}, and {taken} are taken", spec.host);
+        }
+        Ok(())
+    }
+
+    fn must_be_answered(&self, event: &Event) -> Checked {
+        let Event::Poll(poll) = event else { return Ok(()) };
+        let at_once = poll.prefer_idle || matches!(poll.report, Report::Executing(..));
+        ensure!(!at_once || !self.calls.contains_key(&poll.poll), "{} must be answered at once", poll.worker);
+        let open = self.calls.values().filter(|c| c.worker == poll.worker).count();
+        ensure!(open <= 1, "{} has {open} open calls", poll.worker);
+        Ok(())
+    }
+
+    /// One task was handed out in this step, so what was free before is what is free now and what it takes.
+    fn nothing_more_urgent_was_passed_over(&self, worker: &str, id: TaskId, core: &Scheduler) -> Checked {
+        let spec = &self.specs[worker];
+        let Some(assigned) = core.task(id) else { return Ok(()) };
+        for (_, other, _) in core.queued_after(None) {
+            let task = core.task(other).ok_or("a queued task is gone")?;
+            let failed_here = task.attempts.iter().any(|a| a.host == spec.host);
+            let runs_here = self.runs(&spec.host, &task.digest);
+            if task.key > assigned.key || failed_here || runs_here || !is_eligible(spec, task) {
+                continue;
+            }
+            // It takes no more than the one that was preferred, so it had room.
+            let (asked, given) = (demand(task), demand(assigned));
+            let fits = asked.iter().all(|(k, v)| given.get(k).is_some_and(|g| v <= g) || *v == 0);
+            ensure!(!fits, "{worker} was given {} before {}", assigned.sequence, task.sequence);
+        }
+        Ok(())
+    }
+
+    fn runs(&self, host: &str, digest: &ActionDigest) -> bool {
+        let held = self.held.iter().map(|(w, h)| (w, &h.digest));
+        held.chain(&self.says).any(|(w, d)| &*self.specs[w].host == host && d == digest)
+    }
+
+    // === All ===
+
+    fn nothing_is_lost(&self, core: &Scheduler) -> Checked {
+        for (id, op) in &self.ops {
+            let there = core.operation_by_id(*id).ok_or_else(|| format!("{} is lost", op.name))?;
+            ensure!(there.task.is_none() == op.ended.is_some(), "{} ends without saying so", op.name);
+            ensure!(op.ended.is_some() || self.tasks.contains_key(&op.task), "{}: no task", op.name);
+        }
+        let counts = core.counts();
+        ensure!(counts.operations == self.ops.len(), "{} operations nobody has", counts.operations);
+        ensure!(counts.queued + counts.running == self.tasks.len(), "tasks nobody has: {counts:?}");
+        ensure!(counts.running == self.running.len(), "{} run, {counts:?}", self.running.len());
+        Ok(())
+    }
+
+    /// The core asks to be called no later than something changes by time alone.
+    fn deadlines_are_known(&self, now: Time, core: &Scheduler, config: &Config) -> Checked {
+        let calls = self.calls.values().map(|c| c.wait_until);
+        let ops = self.ops.values().filter_map(|op| match op.ended {
+            Some(ended) => Some(ended + config.completed_retention),
+            None if op.watchers == 0 => Some(op.unwatched_since + config.abandoned),
+            None => None,
+        });
+        let running = self.running.values().map(|w| self.contact[w] + config.worker_expiry);
+        let next = calls.chain(ops).chain(running).min();
+        let told = core.next_deadline();
+        ensure!(told.is_none_or(|t| t > now), "a deadline stays due: {told:?} at {now:?}");
+        ensure!(next.is_none_or(|n| told.is_some_and(|t| t <= n)), "{next:?} is due, and {told:?} told");
+        Ok(())
+    }
+
+    /// Another core has taken the place of the one that was looked at.
+    pub fn restarted(&mut self, now: Time, core: &Scheduler) -> Checked {
+        self.tasks.clear();
+        self.running.clear();
+        self.held.clear();
+        self.calls.clear();
+        for (_, mut op) in std::mem::take(&mut self.ops) {
+            let id = core.operation(&op.name).ok_or_else(|| format!("{} did not survive", op.name))?;
+            if let Some(task) = core.operation_by_id(id).and_then(|o| o.task) {
+                let digest = core.task(task).ok_or("an operation of no task")?.digest.clone();
+                self.tasks.insert(task, digest);
+                op.task = task;
+                op.unwatched_since = now;
+            }
+            (op.watchers, op.sequence) = (0, 0);
+            self.ops.insert(id, op);
+        }
+        self.nothing_is_lost(core)
+    }
+}
+
+/// By the text of both, and what the host has in all.
+pub fn is_eligible(spec: &WorkerSpec, task: &Task) -> bool {
+    let has = |key: &str| spec.properties.iter().any(|p| &*p.name == key);
+    let meets = task.route.platform.iter().all(|p| match &*p.name {
+        "gpu" | "tag" => spec.properties.contains(p),
+        "os" | "image" => has(&p.name),
+        "cpu" | "mem" => amount(spec, &p.name).is_some_and(|total| p.value.parse::<u64>().unwrap() <= total),
+        "note" => true,
+        _ => false,
+    });
+    let prefix = &*spec.instance_name_prefix;
+    let named = prefix.is_empty()
+        || *task.instance == *prefix
+        || task.instance.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+    let sized = match task.route.size {
+        SizeClass::Exactly(size) => size == spec.size_class,
+        _ => true,
+    };
+    meets && named && sized && task.route.pool.as_ref().is_none_or(|p| *p == spec.pool)
+}
+
+fn amount(spec: &WorkerSpec, key: &str) -> Option<u64> {
+    spec.properties.iter().find(|p| &*p.name == key).map(|p| p.value.parse().unwrap())
+}
+
+fn demand(task: &Task) -> BTreeMap<Arc<str>, u64> {
+    let asked = task.route.platform.iter().filter(|p| matches!(&*p.name, "cpu" | "mem"));
+    asked.map(|p| (p.name.clone(), p.value.parse().unwrap())).collect()
+}
