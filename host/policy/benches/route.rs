@@ -22,7 +22,8 @@ fn main() {
             std::process::exit(1);
         }
     };
-    let platform: Vec<Property> = (0..8).map(|i| Property::new(format!("name{i}"), format!("value{i}"))).collect();
+    let platform: Vec<Property> =
+        (0..8).map(|i| Property::new(format!("name{i}"), format!("value{i}"))).collect();
     let facts = ActionFacts {
         platform: Some(platform.clone()),
         invocation_id: "0a1b2c3d-0000-4000-8000-000000000001".into(),
@@ -36,9 +37,10 @@ fn main() {
     let cores = std::thread::available_parallelism().map_or(1, Into::into);
 
     println!("{:<50}{:>10}", "", "ns/action");
-    for (name, facts, route) in
-        [("platform in the Action (8 properties)", facts, route), ("platform in the Command", old_client, empty)]
-    {
+    for (name, facts, route) in [
+        ("platform in the Action (8 properties)", facts, route),
+        ("platform in the Command", old_client, empty),
+    ] {
         let facts = Arc::new(facts);
         let clone = median(1, || drop(black_box(route.clone())));
         println!("{:<50}{clone:>10}", format!("clone of the route, {} properties", route.platform.len()));

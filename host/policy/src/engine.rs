@@ -22,7 +22,7 @@ impl Ticking {
         let engine = Engine::new(&config()).map_err(|error| format!("{error:#}"))?;
         let (stop, stopped) = channel();
         let weak = engine.weak();
-        let tick = deadline / TICKS_PER_DEADLINE;
+        let tick = (deadline / TICKS_PER_DEADLINE).max(Duration::from_millis(1));
         let thread = std::thread::Builder::new()
             .name("policy-epoch".into())
             .spawn(move || {

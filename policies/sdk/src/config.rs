@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn every_error_is_told_with_its_place() {
-        let mut config = Config::parse(r#"{"a": 1, "list": ["x", 2], "nmae": "n", "map": {"k": null}, "we/ird": 0}"#).unwrap();
+        let mut config =
+            Config::parse(r#"{"a": 1, "list": ["x", 2], "nmae": "n", "map": {"k": null}, "we/ird": 0}"#)
+                .unwrap();
         assert!(config.bool("a", true));
         assert_eq!(config.strings("list"), Some(vec!["x".to_owned()]));
         assert_eq!(config.string("name"), None);

@@ -135,7 +135,7 @@ pub struct Host {
 /// What the policy did.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// The edited route, sorted as the server sorts it.
+    /// The edited route, its platform in order and without doubles, as the server keeps it.
     pub route: Route,
     /// Set when the policy refused the action.
     pub rejection: Option<Rejection>,

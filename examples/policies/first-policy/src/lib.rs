@@ -34,7 +34,10 @@ impl Policy for FirstPolicy {
             }
         }
         let mnemonic = action::mnemonic();
-        route::note(if mnemonic.is_empty() { self.note.clone() } else { format!("{}, {mnemonic}", self.note) }.as_str());
+        route::note(
+            if mnemonic.is_empty() { self.note.clone() } else { format!("{}, {mnemonic}", self.note) }
+                .as_str(),
+        );
         Ok(())
     }
 }

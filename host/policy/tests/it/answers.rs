@@ -12,7 +12,8 @@ use crate::support::{facts, properties, runtime, strings, wishes};
 #[test]
 fn a_rejection_is_an_answer() {
     let imports = import("route", "note", "i32 i32", "");
-    let mut guest = Guest::routing(&imports, "(call $route.note (i32.const 128) (i32.const 5)) i32.const 1024");
+    let mut guest =
+        Guest::routing(&imports, "(call $route.note (i32.const 128) (i32.const 5)) i32.const 1024");
     // result<_, rejection> at 1024: permission-denied, reason at 1100, help at 1110.
     guest.more = r#"
         (data (i32.const 1024) "\01\00\00\00\02\00\00\00\4c\04\00\00\02\00\00\00\01\00\00\00\56\04\00\00\03\00\00\00")

@@ -93,8 +93,11 @@ impl Guest {
                 String::new()
             }
         };
-        let configure =
-            export("lifecycle", "configure", &format!("(param $config i32) (param $length i32) (result i32) {configure}"));
+        let configure = export(
+            "lifecycle",
+            "configure",
+            &format!("(param $config i32) (param $length i32) (result i32) {configure}"),
+        );
         let route = export("on-action", "route-action", &format!("(result i32) {route}"));
         let (name_length, version_length) = (name.len(), VERSION.len());
         let text = format!(

@@ -131,14 +131,29 @@ fn assert_bad(function: &str, parameters: &str, arguments: &str, text: &str) {
 #[test]
 fn nonsense() {
     assert_bad("set-timeout-ms", "i32", "(i32.const 0)", "no action ends in no time");
-    assert_bad("set-pool", "i32 i32 i32", "(i32.const 1) (i32.const 0) (i32.const 0)", "the name of a pool is empty");
+    assert_bad(
+        "set-pool",
+        "i32 i32 i32",
+        "(i32.const 1) (i32.const 0) (i32.const 0)",
+        "the name of a pool is empty",
+    );
     let empty = "(i32.const 0) (i32.const 0) (i32.const 128) (i32.const 1)";
     assert_bad("set-property", "i32 i32 i32 i32", empty, "the name of a property is empty");
     let group = "(i32.const 2) (i32.const 128) (i32.const 5) (i32.const 0) (i32.const 0)";
     assert_bad("set-exclusive", "i32 i32 i32 i32 i32", group, "allows 0 actions");
-    assert_bad("set-exclusive", "i32 i32 i32 i32 i32", &group.replace("const 2", "const 9"), "unreadable answer");
+    assert_bad(
+        "set-exclusive",
+        "i32 i32 i32 i32 i32",
+        &group.replace("const 2", "const 9"),
+        "unreadable answer",
+    );
     // One key, the empty string, which lies at 0.
-    assert_bad("set-invocation-keys", "i32 i32", "(i32.const 0) (i32.const 1)", "set-invocation-keys is empty");
+    assert_bad(
+        "set-invocation-keys",
+        "i32 i32",
+        "(i32.const 0) (i32.const 1)",
+        "set-invocation-keys is empty",
+    );
 }
 
 #[test]
@@ -164,7 +179,11 @@ fn too_much() {
     // 1001 properties of empty strings.
     let imports = import("route", "set-platform", "i32 i32", "");
     let list = format!("(call $route.set-platform (i32.const 1024) (i32.const 1001)) {ACCEPT}");
-    assert_fails(&Guest::routing(&imports, &list), FailureKind::BadAnswer, "1001 properties, allowed are 1000");
+    assert_fails(
+        &Guest::routing(&imports, &list),
+        FailureKind::BadAnswer,
+        "1001 properties, allowed are 1000",
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Tests of the policy host through its public interface. Hostile guests are text, so none of it needs a Wasm target.
 
+#![allow(clippy::unwrap_used, clippy::field_reassign_with_default)]
+
 mod answers;
 mod default;
 mod guests;

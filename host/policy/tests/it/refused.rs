@@ -88,8 +88,15 @@ fn everything_wrong_is_listed() {
     guest.world = guest.world.replace("export p:lifecycle@;", "");
     let found = differences(&runtime(), &guest);
     assert_eq!(found.len(), 3, "{found:#?}");
-    assert!(found[0].contains("`acme:tools/http@1.0.0`, and a policy can import interfaces of pointsman:policy only"));
-    assert!(found[1].starts_with("it imports wasi:clocks/wall-clock@0.2.0, wasi:random/random@0.2.0: a policy has no"));
+    assert!(
+        found[0]
+            .contains("`acme:tools/http@1.0.0`, and a policy can import interfaces of pointsman:policy only")
+    );
+    assert!(
+        found[1].starts_with(
+            "it imports wasi:clocks/wall-clock@0.2.0, wasi:random/random@0.2.0: a policy has no"
+        )
+    );
     assert!(found[1].contains("wasm32-unknown-unknown"));
     assert!(found[2].contains("lifecycle"));
 }
@@ -125,7 +132,10 @@ fn functions_that_are_not_there_yet() {
 
 #[test]
 fn functions_of_another_shape() {
-    let mut guest = Guest::routing(&import("action", "priority", "", "i64"), "(drop (call $action.priority)) i32.const 0");
+    let mut guest = Guest::routing(
+        &import("action", "priority", "", "i64"),
+        "(drop (call $action.priority)) i32.const 0",
+    );
     guest.wit = WIT.replace("priority: func() -> s32;", "priority: func() -> s64;");
     let found = differences(&runtime(), &guest);
     let wanted = "it imports `priority` of `pointsman:policy/action@0.1.0` as `func() -> s64`, \
@@ -157,12 +167,18 @@ fn another_line_of_versions() {
 #[test]
 fn mistyped_hooks() {
     let mut guest = Guest::default();
-    guest.wit = WIT.replace("interface on-worker {", "interface on-workers { now: func(); }\ninterface on-worker {");
+    guest.wit =
+        WIT.replace("interface on-worker {", "interface on-workers { now: func(); }\ninterface on-worker {");
     guest.world.push_str("export p:on-workers@; export on-action: func();");
-    guest.more = r#"(func (export "pointsman:policy/on-workers@0.1.0#now")) (func (export "on-action"))"#.into();
+    guest.more =
+        r#"(func (export "pointsman:policy/on-workers@0.1.0#now")) (func (export "on-action"))"#.into();
     let found = differences(&runtime(), &guest);
     assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found.iter().any(|line| line.contains("`pointsman:policy/on-workers@0.1.0`, which would never be called")));
+    assert!(
+        found
+            .iter()
+            .any(|line| line.contains("`pointsman:policy/on-workers@0.1.0`, which would never be called"))
+    );
     assert!(found.iter().any(|line| line.contains("did you mean `pointsman:policy/on-action@0.1.0`?")));
 }
 

@@ -49,7 +49,8 @@ fn every_decision_names_the_version_that_made_it() {
         stop.store(true, Relaxed);
     });
     let seen = seen.into_inner().unwrap();
-    let generations: std::collections::HashSet<u64> = seen.keys().map(|(generation, _)| *generation).collect();
+    let generations: std::collections::HashSet<u64> =
+        seen.keys().map(|(generation, _)| *generation).collect();
     assert_eq!(generations.len(), seen.len(), "each generation is of one version");
     let digests: std::collections::HashSet<&str> = seen.keys().map(|(_, digest)| &**digest).collect();
     assert_eq!(digests.len(), 3, "all versions decided: {seen:?}");
@@ -60,7 +61,9 @@ fn every_decision_names_the_version_that_made_it() {
 #[test]
 fn replaced_generations_are_freed() {
     let runtime = runtime();
-    let install = |runtime: &Runtime, name| Arc::downgrade(&runtime.install(runtime.load(&noting(name), "{}").unwrap()));
+    let install = |runtime: &Runtime, name| {
+        Arc::downgrade(&runtime.install(runtime.load(&noting(name), "{}").unwrap()))
+    };
     let old = install(&runtime, "old");
     let held = runtime.in_force();
     let new = install(&runtime, "new");

@@ -163,7 +163,8 @@ fn swapped_folder() {
     symlink("v1", at("current")).unwrap();
     // Only polling sees the swap; what comes after it is told.
     let poll = Duration::from_secs(1);
-    let watched = Watched::start(&at("current/policy.wasm"), WatchOptions { poll, ..WatchOptions::default() });
+    let watched =
+        Watched::start(&at("current/policy.wasm"), WatchOptions { poll, ..WatchOptions::default() });
     symlink("v2", at("next")).unwrap();
     fs::rename(at("next"), at("current")).unwrap();
     watched.expect_installed("two");

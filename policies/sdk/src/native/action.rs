@@ -22,7 +22,11 @@ pub fn has_platform() -> bool {
 }
 
 pub fn platform() -> Vec<Property> {
-    read("action.platform", |action| action.platform.clone().unwrap_or_default())
+    read("action.platform", |action| {
+        let mut platform = action.platform.clone().unwrap_or_default();
+        platform.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+        platform
+    })
 }
 
 pub fn platform_value(name: &str) -> Option<String> {

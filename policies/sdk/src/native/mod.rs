@@ -42,8 +42,7 @@ pub(crate) fn run<P: Policy>(config: &str, call: Call) -> Result<Ran, Vec<Config
     let now = NOW.with(|cell| cell.borrow_mut().take());
     let (rejection, now) = (result?, now.unwrap_or_else(|| panic!("a policy ran another one")));
     let mut route = now.call.route;
-    route.platform.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
-    route.platform.dedup();
+    sort(&mut route.platform);
     Ok(Ran { route, rejection, requested: now.requested, log: now.log, stored: now.call.host.stored })
 }
 
@@ -63,6 +62,12 @@ fn routing<R>(name: &str, f: impl FnOnce(&mut Now) -> R) -> R {
     })
 }
 
+/// As the server keeps properties: in order, without doubles.
+fn sort(properties: &mut Vec<Property>) {
+    properties.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+    properties.dedup();
+}
+
 fn first_value(properties: &[Property], name: &str) -> Option<String> {
-    properties.iter().find(|property| property.name == name).map(|property| property.value.clone())
+    properties.iter().filter(|property| property.name == name).map(|property| property.value.clone()).min()
 }

@@ -1,7 +1,7 @@
 //! Interface `route`.
 #![expect(missing_docs, reason = "`wit/policy.wit` explains the functions")]
 
-use super::{first_value, routing};
+use super::{first_value, routing, sort};
 use crate::testing::Route;
 use crate::{Exclusivity, Property, SizeClass};
 
@@ -18,13 +18,17 @@ pub fn platform_value(name: &str) -> Option<String> {
 }
 
 pub fn set_platform(properties: &[Property]) {
-    with("route.set-platform", |route| route.platform = properties.to_vec());
+    with("route.set-platform", |route| {
+        route.platform = properties.to_vec();
+        sort(&mut route.platform);
+    });
 }
 
 pub fn set_property(name: &str, value: &str) {
     with("route.set-property", |route| {
         route.platform.retain(|property| property.name != name);
         route.platform.push(Property::new(name, value));
+        sort(&mut route.platform);
     });
 }
 

@@ -56,7 +56,7 @@ impl Loaded {
             .map_err(|error| format!("{error:#}"))?;
         let exports = |interface: &str| {
             // Looked up by the version we have; the engine finds compatible ones too.
-            component.get_export_index(None, &format!("pointsman:policy/{interface}@0.1.0")).is_some()
+            component.get_export_index(None, format!("pointsman:policy/{interface}@0.1.0")).is_some()
         };
         let hooks: Vec<Hook> = Hook::ALL.into_iter().filter(|hook| exports(hook.name())).collect();
         let lifecycle =
