@@ -28,3 +28,16 @@ impl Throttle {
         Some(held_back)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_per_interval() {
+        let throttle = Throttle::new(Duration::from_millis(50));
+        assert_eq!([throttle.pass(), throttle.pass(), throttle.pass()], [Some(0), None, None]);
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(throttle.pass(), Some(2));
+    }
+}

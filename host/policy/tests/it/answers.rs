@@ -6,7 +6,10 @@ use std::time::Duration;
 use pointsman_policy::{ActionFacts, Code, CommandFacts, Hook, Options, Pool, Rejection, Runtime};
 use pointsman_scheduler::route::{Affinity, Exclusivity, Scope};
 
-use crate::guests::{ACCEPT, Guest, import};
+use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::{Function, Resolve, WorldItem};
+
+use crate::guests::{ACCEPT, Guest, MANIFEST, WIT, import};
 use crate::support::{facts, properties, runtime, strings, wishes};
 
 #[test]
@@ -194,4 +197,53 @@ fn pools_come_from_the_server() {
     let facts = Arc::new(facts());
     let decision = runtime.route(&facts, wishes(&facts));
     assert_eq!((decision.fallback, decision.route.priority), (None, 9));
+}
+
+/// Text of a core function's parameters and result.
+fn core_type(resolve: &Resolve, variant: AbiVariant, function: &Function) -> String {
+    let signature = resolve.wasm_signature(variant, function);
+    let name = |ty: &WasmType| match ty {
+        WasmType::I64 | WasmType::PointerOrI64 => "i64",
+        WasmType::F32 => "f32",
+        WasmType::F64 => "f64",
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
+    };
+    let list = |types: &[WasmType]| types.iter().map(name).collect::<Vec<_>>().join(" ");
+    format!("(param {}) (result {})", list(&signature.params), list(&signature.results))
+}
+
+#[test]
+fn a_policy_of_the_whole_interface_loads() {
+    let mut resolve = Resolve::default();
+    let package = resolve.push_str("policy.wit", WIT).unwrap();
+    let world = &resolve.worlds[resolve.select_world(&[package], Some("full")).unwrap()];
+    let functions = |item: &WorldItem| match item {
+        WorldItem::Interface { id, .. } => {
+            let interface = &resolve.interfaces[*id];
+            let name = interface.name.clone().unwrap();
+            interface.functions.values().map(|function| (name.clone(), function.clone())).collect::<Vec<_>>()
+        }
+        _ => Vec::new(),
+    };
+    let mut guest = Guest { world: "include p:full@;".into(), ..Guest::default() };
+    for (interface, function) in world.imports.values().flat_map(functions) {
+        let ty = core_type(&resolve, AbiVariant::GuestImport, &function);
+        let name = &function.name;
+        guest.imports += &format!(r#"(import "pointsman:policy/{interface}@0.1.0" "{name}" (func {ty}))"#);
+    }
+    for (interface, function) in world.exports.values().flat_map(functions) {
+        let body = match &*interface {
+            "lifecycle" => MANIFEST,
+            "on-action" => ACCEPT,
+            _ => "unreachable",
+        };
+        let ty = core_type(&resolve, AbiVariant::GuestExport, &function);
+        let name = &function.name;
+        guest.more += &format!(r#"(func (export "pointsman:policy/{interface}@0.1.0#{name}") {ty} {body})"#);
+    }
+    let runtime = runtime();
+    let generation = runtime.install(runtime.load(&guest.build(), "{}").unwrap());
+    assert_eq!(generation.hooks(), Hook::ALL);
+    let facts = Arc::new(facts());
+    assert_eq!(runtime.route(&facts, wishes(&facts)).fallback, None);
 }
