@@ -85,7 +85,8 @@ impl Router {
     /// `INVALID_ARGUMENT`, saying what is wrong.
     pub fn check(&self, action: &Action) -> Result<(), Status> {
         if let Some(platform) = &action.platform {
-            check_sorted(platform).map_err(|text| Status::invalid_argument(format!("Action.platform: {text}")))?;
+            check_sorted(platform)
+                .map_err(|text| Status::invalid_argument(format!("Action.platform: {text}")))?;
             let count = platform.properties.len();
             if count > self.properties_max {
                 return Err(Status::invalid_argument(format!(
@@ -127,7 +128,9 @@ impl Router {
             let text = format!("rejected by policy {}: {}{help}", decision.policy, rejection.reason);
             return Err(Status::new(rejection.code.grpc().into(), text));
         }
-        let by = |what: String| Status::failed_precondition(format!("{what} (routed by policy {})", decision.policy));
+        let by = |what: String| {
+            Status::failed_precondition(format!("{what} (routed by policy {})", decision.policy))
+        };
         if let Some(what) = not_served(&decision.route) {
             return Err(by(what.to_owned()));
         }
@@ -162,10 +165,11 @@ impl Router {
 
 /// The action with the platform and the timeout that were decided.
 pub fn routed_action(action: &Action, routed: &Routed) -> Action {
-    let properties = routed.route.platform.iter().map(|p| platform::Property {
-        name: p.name.to_string(),
-        value: p.value.to_string(),
-    });
+    let properties = routed
+        .route
+        .platform
+        .iter()
+        .map(|p| platform::Property { name: p.name.to_string(), value: p.value.to_string() });
     Action {
         platform: Some(Platform { properties: properties.collect() }),
         // Workers are always told one: Buildbarn's refuse an action without.
@@ -182,18 +186,18 @@ fn detached(action: &Action) -> Action {
 /// The facts of an action that has arrived.
 pub fn facts(arrival: &Arrival<'_>) -> ActionFacts {
     let Arrival { action, metadata, .. } = *arrival;
-    let text = |field: fn(&RequestMetadata) -> &str| metadata.map_or("", field).into();
+    let text = |field: fn(&RequestMetadata) -> &str| shared(metadata.map_or("", field));
     let tool = metadata.and_then(|m| m.tool_details.as_ref());
     ActionFacts {
-        instance_name: arrival.instance_name.into(),
-        digest: arrival.digest.into(),
+        instance_name: shared(arrival.instance_name),
+        digest: shared(arrival.digest),
         platform: action.platform.as_ref().map(properties),
         priority: arrival.priority,
         timeout: action.timeout.and_then(|t| Duration::try_from(t).ok()),
         do_not_cache: action.do_not_cache,
         skip_cache_lookup: arrival.skip_cache_lookup,
-        tool_name: tool.map_or("", |t| &t.tool_name).into(),
-        tool_version: tool.map_or("", |t| &t.tool_version).into(),
+        tool_name: shared(tool.map_or("", |t| &t.tool_name)),
+        tool_version: shared(tool.map_or("", |t| &t.tool_version)),
         invocation_id: text(|m| &m.tool_invocation_id),
         correlated_invocations_id: text(|m| &m.correlated_invocations_id),
         mnemonic: text(|m| &m.action_mnemonic),
@@ -211,24 +215,32 @@ pub fn facts_again(facts: &ActionFacts) -> ActionFacts {
     ActionFacts { trigger: Trigger::Rerouted, now_unix_seconds: now(), ..facts.clone() }
 }
 
+/// Most of what clients may say they don't: the empty text costs no memory.
+fn shared(text: &str) -> Arc<str> {
+    if text.is_empty() { Arc::default() } else { text.into() }
+}
+
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 fn command_facts(command: &Command) -> CommandFacts {
-    let shared = |s: &String| Arc::from(s.as_str());
     // Newer clients name outputs once; older ones by files and directories.
     let outputs: Vec<Arc<str>> = match command.output_paths.is_empty() {
-        false => command.output_paths.iter().map(shared).collect(),
-        true => legacy_outputs(command).map(shared).collect(),
+        false => command.output_paths.iter().map(|p| shared(p)).collect(),
+        true => legacy_outputs(command).map(|p| shared(p)).collect(),
     };
     CommandFacts {
-        arguments: command.arguments.iter().map(shared).collect(),
-        environment: command.environment_variables.iter().map(|v| (shared(&v.name), shared(&v.value))).collect(),
+        arguments: command.arguments.iter().map(|a| shared(a)).collect(),
+        environment: command
+            .environment_variables
+            .iter()
+            .map(|v| (shared(&v.name), shared(&v.value)))
+            .collect(),
         #[allow(deprecated)]
         platform: command.platform.as_ref().map(properties).unwrap_or_default(),
         output_paths: outputs,
-        working_directory: command.working_directory.as_str().into(),
+        working_directory: shared(&command.working_directory),
     }
 }
 

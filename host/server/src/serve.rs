@@ -72,11 +72,13 @@ impl Server {
     /// As [`run`].
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
         let storage = storage(config).await?;
-        let policies = Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
+        let policies =
+            Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
         let driver = Driver::new(core(config), Arc::new(schema(config)));
         let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone()));
         let (changed, generation) = watch::channel(0);
-        let watcher = config.policy.file.as_deref().map(|file| watch_policy(config, file, &policies, changed));
+        let watcher =
+            config.policy.file.as_deref().map(|file| watch_policy(config, file, &policies, changed));
         let watcher = watcher.transpose()?;
 
         // A worker that comes with the first second finds the port open: it is bound before anything is spawned.
@@ -84,15 +86,20 @@ impl Server {
             .with_context(|| format!("can't listen on {}: is another server running there?", config.listen))?
             .with_nodelay(Some(true));
         let address = incoming.local_addr().context("the port has no address")?;
-        let (stop, stop_worker, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let (stop, stop_worker, tasks) =
+            (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         tasks.spawn(driver.clone().run_timer(stop.clone()));
         tasks.spawn(reroute::run(driver.clone(), router.clone(), generation, stop.clone()));
 
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let limit = usize::try_from(config.limits.message_size_max_bytes).unwrap_or(usize::MAX);
-        let execution =
-            ExecutionService::new(driver.clone(), router, storage.clone(), config.limits.command_size_max_bytes);
+        let execution = ExecutionService::new(
+            driver.clone(),
+            router,
+            storage.clone(),
+            config.limits.command_size_max_bytes,
+        );
         let synchronize = SynchronizeService::new(
             driver.clone(),
             config.host_key.clone(),
@@ -114,9 +121,12 @@ impl Server {
                     .max_encoding_message_size(usize::MAX),
             )
             .add_service(
-                ByteStreamServer::new(ByteStreamService::new(storage.clone())).max_decoding_message_size(limit),
+                ByteStreamServer::new(ByteStreamService::new(storage.clone()))
+                    .max_decoding_message_size(limit),
             )
-            .add_service(ActionCacheServer::new(ActionCacheService::new(storage)).max_decoding_message_size(limit))
+            .add_service(
+                ActionCacheServer::new(ActionCacheService::new(storage)).max_decoding_message_size(limit),
+            )
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
             .add_service(health_service)
             .add_service(reflection()?);
@@ -130,7 +140,18 @@ impl Server {
         let worker = config.worker.enabled.then(|| spawn_worker(config, address, stop_worker.clone()));
         tracing::info!(%address, worker = config.worker.enabled, "serving");
         let grace = config.timers.shutdown_grace;
-        Ok(Self { address, driver, policies, health, stop, stop_worker, tasks, worker, grace, _watcher: watcher })
+        Ok(Self {
+            address,
+            driver,
+            policies,
+            health,
+            stop,
+            stop_worker,
+            tasks,
+            worker,
+            grace,
+            _watcher: watcher,
+        })
     }
 
     /// Ends everything in order: no new work, the worker's actions, streams with UNAVAILABLE, the port.
@@ -169,7 +190,9 @@ async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
         ..EmbeddedConfig::new(&embedded.dir)
     };
     let storage = EmbeddedStorage::open(config).await;
-    Ok(Arc::new(storage.with_context(|| format!("the storage in {} can't be opened", embedded.dir.display()))?))
+    Ok(Arc::new(
+        storage.with_context(|| format!("the storage in {} can't be opened", embedded.dir.display()))?,
+    ))
 }
 
 fn options(config: &Config) -> Options {
@@ -177,6 +200,9 @@ fn options(config: &Config) -> Options {
     options.limits.fuel_per_call = config.policy.fuel;
     options.limits.deadline = config.policy.deadline;
     options.limits.memory_bytes = usize::try_from(config.policy.memory_max_bytes).unwrap_or(usize::MAX);
+    if config.policy.file.is_none() {
+        options.default_config = config.policy.config.to_string();
+    }
     options
 }
 
@@ -211,8 +237,9 @@ fn schema(config: &Config) -> Schema {
     Schema::new(types, unknown)
 }
 
-fn reflection() -> anyhow::Result<tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>>
-{
+fn reflection() -> anyhow::Result<
+    tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
+> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()
@@ -237,14 +264,20 @@ fn watch_policy(
     Ok(watcher?)
 }
 
-fn spawn_worker(config: &Config, address: SocketAddr, stop: CancellationToken) -> tokio::task::JoinHandle<()> {
+fn spawn_worker(
+    config: &Config,
+    address: SocketAddr,
+    stop: CancellationToken,
+) -> tokio::task::JoinHandle<()> {
     let own = &config.worker;
     let mut worker = WorkerConfig::new(format!("http://{}", reachable(address)), &own.dir);
     worker.concurrency = own.concurrency as usize;
     worker.cache_max_bytes = own.cache_size_bytes;
     worker.storage_patience = own.storage_patience;
     // What the operator says replaces what the machine says, and what the schema doesn't know isn't said.
-    worker.platform.retain(|(key, _)| !own.platform.contains_key(key) && config.platform_properties.contains_key(key));
+    worker
+        .platform
+        .retain(|(key, _)| !own.platform.contains_key(key) && config.platform_properties.contains_key(key));
     let said = own.platform.iter().flat_map(|(key, values)| values.iter().map(|v| (key.clone(), v.clone())));
     worker.platform.extend(said);
     tokio::spawn(async move {

@@ -13,6 +13,10 @@ use std::{
     time::Duration,
 };
 
+/// The server's allocator, so that the echo server has it too and the comparison is one of what servers do.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Load generator for Execute and Synchronize
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use pointsman_proto::longrunning::{CancelOperationRequest, GetOperationRequest, ListOperationsRequest};
-use pointsman_proto::rev2::{ActionResult, ExecuteRequest, RequestMetadata, UpdateActionResultRequest, execution_stage::Value as Stage};
+use pointsman_proto::rev2::{
+    ActionResult, ExecuteRequest, RequestMetadata, UpdateActionResultRequest, execution_stage::Value as Stage,
+};
 use pointsman_proto::{rpc, unpack, v1};
 use pointsman_tests::fake_worker::{Event, exited};
 use tonic::Code;
@@ -101,7 +103,8 @@ async fn a_cached_result_is_the_answer_unless_the_client_says_no() {
     assert_eq!(finished.response.result.unwrap().stdout_raw, "from the cache");
 
     let _worker = server.eager_worker(&host("h")).await;
-    let request = ExecuteRequest { action_digest: Some(digest), skip_cache_lookup: true, ..Default::default() };
+    let request =
+        ExecuteRequest { action_digest: Some(digest), skip_cache_lookup: true, ..Default::default() };
     let finished = within(client.execute_request(request).await.unwrap().finish()).await.unwrap();
     assert!(!finished.response.cached_result);
 }
@@ -143,9 +146,15 @@ async fn an_operation_can_be_followed_by_name_also_after_its_end() {
 
     let late = within(client.wait_execution(&name).await.unwrap().finish()).await.unwrap();
     assert_eq!(late.updates.len(), 1);
-    let got = client.operations().get_operation(GetOperationRequest { name: name.clone() }).await.unwrap().into_inner();
+    let got = client
+        .operations()
+        .get_operation(GetOperationRequest { name: name.clone() })
+        .await
+        .unwrap()
+        .into_inner();
     assert!(got.done);
-    let listed = client.operations().list_operations(ListOperationsRequest::default()).await.unwrap().into_inner();
+    let listed =
+        client.operations().list_operations(ListOperationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(listed.operations.iter().map(|o| &o.name).collect::<Vec<_>>(), [&name]);
 
     let unknown = client.wait_execution("no-such").await.unwrap_err();

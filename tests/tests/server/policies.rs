@@ -83,7 +83,9 @@ async fn a_broken_version_changes_nothing() {
     assert_eq!(server.server.policies.in_force().number(), in_force);
     let client = server.client().await;
     let _worker = server.eager_worker(&host("h")).await;
-    within(client.execute(&client.upload_action(&action("1")).await.unwrap()).await.unwrap().finish()).await.unwrap();
+    within(client.execute(&client.upload_action(&action("1")).await.unwrap()).await.unwrap().finish())
+        .await
+        .unwrap();
     // And the next good one takes effect.
     replace(&file, &whole);
     generation(&server, in_force + 1).await;

@@ -26,7 +26,8 @@ async fn missing_blobs_are_named_inside_the_response() {
     let [_, command, action] = spec.blobs();
     for (uploaded, missing) in [(vec![], &action), (vec![action.clone()], &command)] {
         client.upload(uploaded).await.unwrap();
-        let response = within(client.execute(&digest_of(&action)).await.unwrap().finish()).await.unwrap().response;
+        let response =
+            within(client.execute(&digest_of(&action)).await.unwrap().finish()).await.unwrap().response;
         let status = response.status.unwrap();
         assert_eq!(status.code, i32::from(rpc::Code::FailedPrecondition));
         let details: PreconditionFailure = unpack(&status.details[0]).unwrap();
@@ -42,11 +43,17 @@ async fn an_unknown_property_is_named_with_the_nearest_and_the_way_out() {
     let client = server.client().await;
     let status = refused(&client, &action("a").with_property("cpu-count", "2")).await;
     assert_eq!(status.code(), Code::FailedPrecondition);
-    for part in ["'cpu-count'", "did you mean 'cpu_count'?", "supported_platform_properties", "unknown_property"] {
+    for part in
+        ["'cpu-count'", "did you mean 'cpu_count'?", "supported_platform_properties", "unknown_property"]
+    {
         assert!(status.message().contains(part), "{part} is not in: {}", status.message());
     }
     let status = refused(&client, &action("a").with_property("cpu_count", "many")).await;
-    assert!(status.message().contains("'cpu_count'") && status.message().contains("'many'"), "{}", status.message());
+    assert!(
+        status.message().contains("'cpu_count'") && status.message().contains("'many'"),
+        "{}",
+        status.message()
+    );
 }
 
 #[tokio::test]
@@ -71,7 +78,11 @@ async fn an_unsorted_platform_is_refused_with_both_properties() {
     client.upload([bytes.clone()]).await.unwrap();
     let status = client.execute(&digest_of(&bytes)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("'b'='1'") && status.message().contains("'a'='2'"), "{}", status.message());
+    assert!(
+        status.message().contains("'b'='1'") && status.message().contains("'a'='2'"),
+        "{}",
+        status.message()
+    );
 }
 
 #[tokio::test]
@@ -111,7 +122,10 @@ async fn a_timeout_over_the_maximum_is_refused() {
     spec.timeout = Some(Duration::from_secs(3601));
     let status = refused(&client, &spec).await;
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("1h 1s") && status.message().contains("maximum_action_timeout"), "{status}");
+    assert!(
+        status.message().contains("1h 1s") && status.message().contains("maximum_action_timeout"),
+        "{status}"
+    );
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub struct TestServer {
 pub async fn server_with(keys: &str) -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
-        "{{ listen: '127.0.0.1:0', state_dir: '{}', unknown_property: 'reject',
+        "{{ listen: '127.0.0.1:0', state_dir: '{}',
             timers: {{ heartbeat: '100ms', idle_poll: '400ms', worker_expiry: '700ms', abandoned: '600ms',
                        maximum_action_timeout: '1h' }}, {keys} }}",
         folder.path().display()
@@ -41,7 +41,8 @@ impl TestServer {
 
     /// One worker thread that has not called yet.
     pub async fn worker(&self, spec: &WorkerSpec) -> FakeWorker {
-        FakeWorker::new(connect(self.address).await.unwrap(), spec).with_error_pause_max(Duration::from_millis(50))
+        FakeWorker::new(connect(self.address).await.unwrap(), spec)
+            .with_error_pause_max(Duration::from_millis(50))
     }
 
     /// A worker whose actions all end at once with exit code 0.

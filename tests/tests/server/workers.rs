@@ -91,7 +91,11 @@ async fn an_action_that_nobody_can_do_fails_with_every_attempt_named() {
     for name in ["one", "two", "three", "four"] {
         let worker = server.worker(&host(name)).await;
         workers.push(worker.start(move |_| async move {
-            let status = rpc::Status { code: rpc::Code::Internal.into(), message: format!("{name} is broken"), ..Default::default() };
+            let status = rpc::Status {
+                code: rpc::Code::Internal.into(),
+                message: format!("{name} is broken"),
+                ..Default::default()
+            };
             ExecuteResponse { status: Some(status), ..Default::default() }
         }));
     }
@@ -110,10 +114,15 @@ async fn a_time_out_and_missing_inputs_go_to_the_client() {
     for code in [rpc::Code::DeadlineExceeded, rpc::Code::FailedPrecondition, rpc::Code::InvalidArgument] {
         let worker = server.worker(&host("h")).await;
         let worker = worker.start(move |work| async move {
-            let status = rpc::Status { code: code.into(), message: "as the worker says".to_owned(), ..Default::default() };
+            let status = rpc::Status {
+                code: code.into(),
+                message: "as the worker says".to_owned(),
+                ..Default::default()
+            };
             ExecuteResponse { status: Some(status), ..exited(&work, 1) }
         });
-        let updates = client.execute(&client.upload_action(&action(code.as_str_name())).await.unwrap()).await.unwrap();
+        let updates =
+            client.execute(&client.upload_action(&action(code.as_str_name())).await.unwrap()).await.unwrap();
         let status = within(updates.finish()).await.unwrap().response.status.unwrap();
         assert_eq!((status.code, &*status.message), (code.into(), "as the worker says"));
         worker.stopped().await;
@@ -136,7 +145,9 @@ async fn a_worker_that_leaves_gives_its_place_up_at_no_cost() {
     let server = server().await;
     let mut worker = server.eager_worker(&host("h")).await;
     let client = server.client().await;
-    within(client.execute(&client.upload_action(&action("1")).await.unwrap()).await.unwrap().finish()).await.unwrap();
+    within(client.execute(&client.upload_action(&action("1")).await.unwrap()).await.unwrap().finish())
+        .await
+        .unwrap();
     worker.stop();
     while within(worker.next_event()).await.is_some() {}
 }
@@ -204,7 +215,8 @@ async fn threads_of_a_host_share_its_processors() {
     assert_eq!((counts.running, counts.queued, counts.hosts, counts.workers), (2, 1, 1, 3));
     let mut busy = 0;
     for thread in &mut threads {
-        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(50), thread.next_event()).await {
+        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(50), thread.next_event()).await
+        {
             busy += usize::from(matches!(event, Event::Started(_)));
         }
     }

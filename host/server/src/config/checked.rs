@@ -70,8 +70,8 @@ pub struct Values {
     pub policy: Policy,
     /// `worker`: the worker that `serve` runs in itself.
     pub worker: BundledWorker,
-    /// `worker_match_logging_interval_s`: how often the log says why actions are waiting. `None` (−1 or 0 in the
-    /// file) is never. Default 10 s.
+    /// `worker_match_logging_interval_s`: how often the log is to say why actions are waiting; `None` (−1 or 0 in the
+    /// file) is never. Default 10 s. Read so that NativeLink's files are accepted; nothing is logged by it yet.
     pub worker_match_logging_interval: Option<Duration>,
 }
 
@@ -110,7 +110,7 @@ pub enum PropertyType {
 pub enum UnknownProperty {
     /// The client is told at once: the key, the nearest one, the way out.
     Reject,
-    /// The action waits, and the periodic log says for what.
+    /// The action waits for workers that have the key, though none may be there.
     Queue,
     /// The key is dropped; the log says so once per key.
     Ignore,

@@ -1,7 +1,7 @@
 //! Latest-state cells: what an operation's watchers see.
 //!
 //! A cell holds the newest state only. A slow reader skips states and costs nothing, an older state can't overtake a
-//! newer one, and there is neither a task nor a queue per stream.
+//! newer one, and there is neither a task nor a queue per stream. The message is made by whoever reads.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use pointsman_scheduler::ids::OperationId;
 use tonic::Status;
 
 use super::Driver;
+use super::payload::Snapshot;
 
 /// The latest state of one operation.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(crate) struct Cell(Mutex<State>);
 struct State {
     /// 0 while there is none.
     sequence: u64,
-    operation: Arc<Operation>,
+    snapshot: Option<Snapshot>,
     /// The server stops: streams end, the operation goes on.
     closing: bool,
     wakers: Vec<Waker>,
@@ -35,13 +36,13 @@ impl Cell {
     }
 
     /// Shows a state, unless a newer one is shown already.
-    pub(crate) fn show(&self, sequence: u64, operation: Arc<Operation>) {
+    pub(crate) fn show(&self, sequence: u64, snapshot: Snapshot) {
         let wakers = {
             let mut state = self.state();
             if sequence <= state.sequence {
                 return;
             }
-            (state.sequence, state.operation) = (sequence, operation);
+            (state.sequence, state.snapshot) = (sequence, Some(snapshot));
             std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
@@ -58,9 +59,13 @@ impl Cell {
     }
 
     /// The latest state; `None` in the instant before the first.
-    pub(crate) fn latest(&self) -> Option<Arc<Operation>> {
-        let state = self.state();
-        (state.sequence > 0).then(|| state.operation.clone())
+    pub(crate) fn latest(&self) -> Option<Operation> {
+        let snapshot = self.state().snapshot.clone();
+        snapshot.map(|s| s.operation())
+    }
+
+    fn is_done(&self) -> bool {
+        self.state().snapshot.as_ref().is_some_and(Snapshot::is_done)
     }
 }
 
@@ -83,10 +88,13 @@ impl Stream for OperationStream {
         }
         let cell = self.cell.clone();
         let mut state = cell.state();
-        if state.sequence > self.seen {
+        if state.sequence > self.seen
+            && let Some(snapshot) = state.snapshot.clone()
+        {
             self.seen = state.sequence;
-            self.ended = state.operation.done;
-            return Poll::Ready(Some(Ok((*state.operation).clone())));
+            drop(state);
+            self.ended = snapshot.is_done();
+            return Poll::Ready(Some(Ok(snapshot.operation())));
         }
         if state.closing {
             self.ended = true;
@@ -103,8 +111,7 @@ impl Stream for OperationStream {
 
 impl Drop for OperationStream {
     fn drop(&mut self) {
-        let done = self.cell.latest().is_some_and(|o| o.done);
-        if !done {
+        if !self.cell.is_done() {
             self.driver.unwatch(self.id);
         }
     }

@@ -31,6 +31,7 @@ pub(crate) use cell::Cell;
 pub use cell::OperationStream;
 pub use clock::{Clock, timestamp};
 pub use payload::{Payload, cached, done_at_once, failed};
+use payload::{Progress, Snapshot};
 
 /// Owns the core.
 #[derive(Debug)]
@@ -227,7 +228,9 @@ impl Driver {
             })
         });
         match accepted {
-            Some(Ok((id, cell))) => Ok(OperationStream { driver: self.clone(), id, cell, seen: 0, ended: false }),
+            Some(Ok((id, cell))) => {
+                Ok(OperationStream { driver: self.clone(), id, cell, seen: 0, ended: false })
+            }
             Some(Err(refusal)) => Err(refusal),
             // The core answers every submission with one of the two.
             None => Err(Refusal::QueueFull(self.counts().queued)),
@@ -246,7 +249,7 @@ impl Driver {
     }
 
     /// The latest state of the operation of that name, if there is one.
-    pub fn operation(&self, name: &str) -> Option<Arc<Operation>> {
+    pub fn operation(&self, name: &str) -> Option<Operation> {
         self.find(name)?.1.latest()
     }
 
@@ -264,7 +267,7 @@ impl Driver {
     }
 
     /// Up to `at_most` operations whose names come after `after`, by name.
-    pub fn operations(&self, after: &str, at_most: usize) -> Vec<Arc<Operation>> {
+    pub fn operations(&self, after: &str, at_most: usize) -> Vec<Operation> {
         let cells: std::collections::BTreeMap<Arc<str>, Arc<Cell>> = {
             let core = self.lock();
             let all = core.scheduler.operations().filter(|(_, o)| &*o.name > after);
@@ -389,7 +392,8 @@ impl Core {
 }
 
 fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) {
-    let mut reported: Option<Any> = None;
+    // Encoded once for all operations that share the execution.
+    let mut reported: Option<Arc<Any>> = None;
     for delivery in deliveries {
         match delivery {
             Delivery::Answer(to, answer) => {
@@ -397,16 +401,15 @@ fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) 
                 _ = to.send(answer);
             }
             Delivery::Show { cell, sequence, name, payload, what } => {
-                let operation = match what {
-                    What::Stage(stage) => payload.ongoing(&name, &stage),
+                let progress = match what {
+                    What::Stage(stage) => Progress::Ongoing(stage),
                     What::End(End::Reported) => {
-                        // Encoded once for all operations that share the execution.
-                        let any = reported.get_or_insert_with(|| response.map(pack).unwrap_or_default());
-                        payload.done(&name, any.clone())
+                        let response = || Arc::new(response.map(pack).unwrap_or_default());
+                        Progress::Done(reported.get_or_insert_with(response).clone())
                     }
-                    What::End(end) => payload.done(&name, pack(&ended(&end))),
+                    What::End(end) => Progress::Done(Arc::new(pack(&ended(&end)))),
                 };
-                cell.show(sequence, Arc::new(operation));
+                cell.show(sequence, Snapshot { name, payload, progress });
             }
         }
     }
@@ -415,7 +418,9 @@ fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) 
 /// The answer when no worker gave one.
 fn ended(end: &End) -> rev2::ExecuteResponse {
     match end {
-        End::Reported | End::Cancelled => failed(rpc::Code::Cancelled, "the operation was cancelled", Vec::new()),
+        End::Reported | End::Cancelled => {
+            failed(rpc::Code::Cancelled, "the operation was cancelled", Vec::new())
+        }
         // Clients retry UNAVAILABLE and INTERNAL: not what an action needs that has used up its attempts.
         End::GaveUp(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
         End::Refused(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),

@@ -6,7 +6,8 @@ use pointsman_policy::ActionFacts;
 use pointsman_proto::longrunning::{Operation, operation};
 use pointsman_proto::rev2::execution_stage;
 use pointsman_proto::rev2::{
-    Action, ActionResult, Digest, ExecuteOperationMetadata, ExecuteResponse, ExecutedActionMetadata, RequestMetadata,
+    Action, ActionResult, Digest, ExecuteOperationMetadata, ExecuteResponse, ExecutedActionMetadata,
+    RequestMetadata,
 };
 use pointsman_proto::{pack, rpc};
 use pointsman_scheduler::effect::OperationStage;
@@ -48,20 +49,43 @@ impl Payload {
             ..ExecuteOperationMetadata::default()
         }
     }
+}
 
-    /// The operation while it goes on.
-    pub(crate) fn ongoing(&self, name: &str, stage: &OperationStage) -> Operation {
-        let metadata = match stage {
-            OperationStage::Queued => self.metadata(execution_stage::Value::Queued, ""),
-            OperationStage::Executing { host } => self.metadata(execution_stage::Value::Executing, host),
-        };
-        Operation { name: name.to_owned(), metadata: Some(pack(&metadata)), done: false, result: None }
+/// One state of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) name: Arc<str>,
+    pub(crate) payload: Arc<Payload>,
+    pub(crate) progress: Progress,
+}
+
+/// How far an operation is.
+#[derive(Clone, Debug)]
+pub(crate) enum Progress {
+    Ongoing(OperationStage),
+    /// An `ExecuteResponse`, shared by all operations that one execution answers.
+    Done(Arc<Any>),
+}
+
+impl Snapshot {
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.progress, Progress::Done(_))
     }
 
-    /// The operation when it is over.
-    pub(crate) fn done(&self, name: &str, response: Any) -> Operation {
-        let metadata = self.metadata(execution_stage::Value::Completed, "");
-        done(name, &metadata, response)
+    /// The message for clients.
+    pub(crate) fn operation(&self) -> Operation {
+        let payload = &self.payload;
+        let metadata = match &self.progress {
+            Progress::Ongoing(OperationStage::Queued) => payload.metadata(execution_stage::Value::Queued, ""),
+            Progress::Ongoing(OperationStage::Executing { host }) => {
+                payload.metadata(execution_stage::Value::Executing, host)
+            }
+            Progress::Done(response) => {
+                let metadata = payload.metadata(execution_stage::Value::Completed, "");
+                return done(&self.name, &metadata, (**response).clone());
+            }
+        };
+        Operation { name: self.name.to_string(), metadata: Some(pack(&metadata)), done: false, result: None }
     }
 }
 
@@ -75,7 +99,12 @@ fn done(name: &str, metadata: &ExecuteOperationMetadata, response: Any) -> Opera
 }
 
 /// An operation that was over before it was queued: a cached result, or one that can't be.
-pub fn done_at_once(name: &str, action_digest: Digest, digest_function: i32, response: &ExecuteResponse) -> Operation {
+pub fn done_at_once(
+    name: &str,
+    action_digest: Digest,
+    digest_function: i32,
+    response: &ExecuteResponse,
+) -> Operation {
     let metadata = ExecuteOperationMetadata {
         stage: execution_stage::Value::Completed.into(),
         action_digest: Some(action_digest),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use futures_util::{Stream, stream};
 use pointsman_proto::longrunning::Operation;
+use pointsman_proto::pack;
 use pointsman_proto::rev2::execution_server::Execution;
 use pointsman_proto::rev2::{self, Action, Command, ExecuteRequest, WaitExecutionRequest};
 use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
-use pointsman_proto::pack;
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_storage::{Digest, DigestFunction, Storage, StorageError};
 use prost::Message;
@@ -50,7 +50,12 @@ impl From<Status> for NotQueued {
 
 impl ExecutionService {
     /// The service over these.
-    pub fn new(driver: Arc<Driver>, router: Arc<Router>, storage: Arc<dyn Storage>, command_max_bytes: u64) -> Self {
+    pub fn new(
+        driver: Arc<Driver>,
+        router: Arc<Router>,
+        storage: Arc<dyn Storage>,
+        command_max_bytes: u64,
+    ) -> Self {
         Self { driver, router, storage, command_max_bytes }
     }
 
@@ -67,7 +72,8 @@ impl ExecutionService {
         }
         let command: Option<Command> = match self.router.wants_command(&action) {
             true => {
-                let digest = digest_field(digest.function(), "Action.command_digest", action.command_digest.as_ref())?;
+                let digest =
+                    digest_field(digest.function(), "Action.command_digest", action.command_digest.as_ref())?;
                 Some(self.load("Command", &digest, self.command_max_bytes).await?)
             }
             false => None,
@@ -117,18 +123,27 @@ impl ExecutionService {
         }
     }
 
-    async fn load<M: Message + Default>(&self, what: &str, digest: &Digest, max_bytes: u64) -> Result<M, NotQueued> {
+    async fn load<M: Message + Default>(
+        &self,
+        what: &str,
+        digest: &Digest,
+        max_bytes: u64,
+    ) -> Result<M, NotQueued> {
         let bytes = match self.storage.read_blob(digest, max_bytes).await {
             Ok(bytes) => bytes,
-            Err(StorageError::NotFound { .. }) => return Err(NotQueued::Done(Box::new(missing(what, digest)))),
+            Err(StorageError::NotFound { .. }) => {
+                return Err(NotQueued::Done(Box::new(missing(what, digest))));
+            }
             Err(StorageError::TooLarge { .. }) => {
-                let text = format!("the {what} {digest} is larger than {max_bytes} bytes, the most that is read");
+                let text =
+                    format!("the {what} {digest} is larger than {max_bytes} bytes, the most that is read");
                 return Err(Status::invalid_argument(text).into());
             }
             Err(error) => return Err(status::from_storage(&error).into()),
         };
         M::decode(bytes).map_err(|error| {
-            Status::invalid_argument(format!("the blob {digest} is not a valid {what} message: {error}")).into()
+            Status::invalid_argument(format!("the blob {digest} is not a valid {what} message: {error}"))
+                .into()
         })
     }
 }
@@ -142,8 +157,8 @@ impl Execution for ExecutionService {
         let metadata = request_metadata(request.metadata());
         let request = request.into_inner();
         instance_name::validate(&request.instance_name)?;
-        let function =
-            DigestFunction::from_proto(request.digest_function).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let function = DigestFunction::from_proto(request.digest_function)
+            .map_err(|e| Status::invalid_argument(e.to_string()))?;
         let digest = digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
         match self.submission(&request, &digest, metadata).await {
             Ok(submission) => match self.driver.submit(submission) {
@@ -170,7 +185,11 @@ impl Execution for ExecutionService {
     }
 }
 
-fn digest_field(function: DigestFunction, field: &'static str, digest: Option<&rev2::Digest>) -> Result<Digest, Status> {
+fn digest_field(
+    function: DigestFunction,
+    field: &'static str,
+    digest: Option<&rev2::Digest>,
+) -> Result<Digest, Status> {
     let digest = Digest::from_field(function, field, digest);
     digest.map_err(|e| Status::invalid_argument(format!("{field}: {e}")))
 }
@@ -187,4 +206,3 @@ fn missing(what: &str, digest: &Digest) -> rev2::ExecuteResponse {
     let text = format!("the {what} {digest} is not in the storage: upload it and execute again");
     failed(rpc::Code::FailedPrecondition, text, vec![pack(&details)])
 }
-

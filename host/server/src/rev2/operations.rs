@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pointsman_proto::longrunning::operations_server::Operations;
 use pointsman_proto::longrunning::{
-    CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest, ListOperationsResponse,
-    Operation, WaitOperationRequest,
+    CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
+    ListOperationsResponse, Operation, WaitOperationRequest,
 };
 use tonic::{Request, Response, Status};
 
@@ -50,21 +50,26 @@ impl Operations for OperationsService {
             Some(last) if found.len() == page => last.name.clone(),
             _ => String::new(),
         };
-        let operations = found.iter().map(|o| (**o).clone()).collect();
-        Ok(Response::new(ListOperationsResponse { operations, next_page_token, ..Default::default() }))
+        Ok(Response::new(ListOperationsResponse { operations: found, next_page_token, ..Default::default() }))
     }
 
-    async fn get_operation(&self, request: Request<GetOperationRequest>) -> Result<Response<Operation>, Status> {
+    async fn get_operation(
+        &self,
+        request: Request<GetOperationRequest>,
+    ) -> Result<Response<Operation>, Status> {
         let name = request.into_inner().name;
         let operation = self.driver.operation(&name).ok_or_else(|| unknown(&name))?;
-        Ok(Response::new((*operation).clone()))
+        Ok(Response::new(operation))
     }
 
     async fn delete_operation(&self, _: Request<DeleteOperationRequest>) -> Result<Response<()>, Status> {
         Err(Status::unimplemented("operations are forgotten by themselves; to end one, call CancelOperation"))
     }
 
-    async fn cancel_operation(&self, request: Request<CancelOperationRequest>) -> Result<Response<()>, Status> {
+    async fn cancel_operation(
+        &self,
+        request: Request<CancelOperationRequest>,
+    ) -> Result<Response<()>, Status> {
         let name = request.into_inner().name;
         if self.driver.cancel(&name) { Ok(Response::new(())) } else { Err(unknown(&name)) }
     }

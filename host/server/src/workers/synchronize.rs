@@ -54,12 +54,16 @@ impl SynchronizeService {
 
 #[tonic::async_trait]
 impl OperationQueue for SynchronizeService {
-    async fn synchronize(&self, request: Request<SynchronizeRequest>) -> Result<Response<SynchronizeResponse>, Status> {
+    async fn synchronize(
+        &self,
+        request: Request<SynchronizeRequest>,
+    ) -> Result<Response<SynchronizeResponse>, Status> {
         let request = request.into_inner();
         let inner = &self.inner;
         let (worker, spec) = inner.who(&request)?;
         let state = request.current_state.and_then(|s| s.worker_state);
-        let state = state.ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
+        let state = state
+            .ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
         let (report, response) = report(state)?;
         let suffix_of = spec.instance_name_prefix.clone();
         let call = WorkerCall {
@@ -78,7 +82,8 @@ impl Inner {
     /// Identity and description of the caller. The same `worker_id` with another prefix, platform or size class is
     /// another worker, as in Buildbarn.
     fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
-        let id: BTreeMap<&str, &str> = request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let id: BTreeMap<&str, &str> =
+            request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let mut key = json(&id);
         key.push('\n');
         key.push_str(&request.instance_name_prefix);
@@ -102,7 +107,11 @@ impl Inner {
         self.specs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn describe(&self, request: &SynchronizeRequest, id: &BTreeMap<&str, &str>) -> Result<WorkerSpec, Status> {
+    fn describe(
+        &self,
+        request: &SynchronizeRequest,
+        id: &BTreeMap<&str, &str>,
+    ) -> Result<WorkerSpec, Status> {
         if id.is_empty() {
             return Err(Status::invalid_argument("worker_id is empty: workers can't be told apart"));
         }
@@ -119,8 +128,12 @@ impl Inner {
             ))
         })?;
         let host: BTreeMap<&str, &str> = match &self.host_key {
-            HostKey::AllButThread => id.iter().filter(|(k, _)| **k != "thread").map(|(k, v)| (*k, *v)).collect(),
-            HostKey::Only(keys) => keys.iter().filter_map(|k| id.get_key_value(k.as_str())).map(|(k, v)| (*k, *v)).collect(),
+            HostKey::AllButThread => {
+                id.iter().filter(|(k, _)| **k != "thread").map(|(k, v)| (*k, *v)).collect()
+            }
+            HostKey::Only(keys) => {
+                keys.iter().filter_map(|k| id.get_key_value(k.as_str())).map(|(k, v)| (*k, *v)).collect()
+            }
         };
         // A worker whose id has none of the configured keys is a host of its own.
         let host = if host.is_empty() { id.clone() } else { host };
@@ -138,7 +151,9 @@ impl Inner {
     /// Between half and all of the time that is allowed, so that workers which started together don't call together.
     fn idle_poll(&self, worker: &str) -> Duration {
         let now = self.driver.clock().now().0;
-        let seed = worker.bytes().fold(now ^ 0x9e37_79b9_7f4a_7c15, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        let seed = worker
+            .bytes()
+            .fold(now ^ 0x9e37_79b9_7f4a_7c15, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
         let half = self.idle_poll_max / 2;
         half + half.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64)
     }
@@ -152,7 +167,9 @@ impl Inner {
                 next_synchronization_at: later,
                 desired_state: desired(desired_state::WorkerState::Executing(work(&payload, prefix))),
             },
-            PollAnswer::Continue => SynchronizeResponse { next_synchronization_at: later, desired_state: None },
+            PollAnswer::Continue => {
+                SynchronizeResponse { next_synchronization_at: later, desired_state: None }
+            }
             PollAnswer::Idle => SynchronizeResponse {
                 next_synchronization_at: Some(timestamp(now)),
                 desired_state: desired(desired_state::WorkerState::Idle(())),
@@ -209,7 +226,8 @@ fn report(state: WorkerState) -> Result<(Report, Option<ExecuteResponse>), Statu
 
 /// The protocol has hash and size only: the function is told by the hash's length.
 fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
-    let digest = digest.ok_or_else(|| Status::invalid_argument("current_state.executing.action_digest is not set"))?;
+    let digest =
+        digest.ok_or_else(|| Status::invalid_argument("current_state.executing.action_digest is not set"))?;
     let hex = digest.hash.as_bytes();
     let nibble = |b: u8| char::from(b).to_digit(16);
     let hash: Option<SmallVec<[u8; 32]>> = match hex.len() % 2 {
@@ -217,9 +235,16 @@ fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
         _ => None,
     };
     let hash = hash.ok_or_else(|| {
-        Status::invalid_argument(format!("current_state.executing.action_digest: hash '{}' is not hexadecimal", digest.hash))
+        Status::invalid_argument(format!(
+            "current_state.executing.action_digest: hash '{}' is not hexadecimal",
+            digest.hash
+        ))
     })?;
-    Ok(ActionDigest { function: rev2::digest_function::Value::Sha256.into(), hash, size_bytes: digest.size_bytes })
+    Ok(ActionDigest {
+        function: rev2::digest_function::Value::Sha256.into(),
+        hash,
+        size_bytes: digest.size_bytes,
+    })
 }
 
 /// Is it the action's result, or the worker's trouble? Missing inputs, a malformed action and a time-out are the client's
@@ -232,7 +257,9 @@ fn verdict(response: &ExecuteResponse) -> Verdict {
         };
     };
     match rpc::Code::try_from(status.code) {
-        Ok(rpc::Code::InvalidArgument | rpc::Code::FailedPrecondition | rpc::Code::DeadlineExceeded) => Verdict::Answer,
+        Ok(rpc::Code::InvalidArgument | rpc::Code::FailedPrecondition | rpc::Code::DeadlineExceeded) => {
+            Verdict::Answer
+        }
         Ok(code) => Verdict::Failed(format!("{}: {}", code.as_str_name(), status.message).into()),
         Err(_) => Verdict::Failed(format!("status {}: {}", status.code, status.message).into()),
     }
