@@ -71,3 +71,37 @@ async fn problems_can_be_had_as_json() -> anyhow::Result<()> {
     ensure!(report["problems"][0]["column"] == 29, "{report}");
     Ok(())
 }
+
+#[tokio::test]
+async fn the_built_in_policy_is_configured_too() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().to_string_lossy().into_owned();
+    let words = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--state-dir",
+        &state,
+        "--policy-config",
+        "{ invocation_key: [] }",
+    ];
+    let run = cli(&words).await?.expect_code(1)?;
+    ensure!(run.text.contains("invocation_key"), "{}", run.text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn policies_are_checked_before_they_are_used() -> anyhow::Result<()> {
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../policies/prebuilt/default.wasm");
+    let checked = cli(&["policy", "check", policy, "--output", "json"]).await?.expect_code(0)?;
+    let report: serde_json::Value = serde_json::from_str(&checked.text)?;
+    ensure!(report["name"] == "default" && report["hooks"][0] == "on-action", "{report}");
+
+    let refused =
+        cli(&["policy", "check", policy, "--config", "{ invocation_key: [] }"]).await?.expect_code(1)?;
+    ensure!(refused.text.contains("did you mean"), "{}", refused.text);
+    let other = file("nothing of the sort")?;
+    cli(&["policy", "check", &other.path().to_string_lossy()]).await?.expect_code(1)?;
+    cli(&["policy", "check", "/no/such/file"]).await?.expect_code(64)?;
+    Ok(())
+}
