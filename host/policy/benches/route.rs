@@ -36,29 +36,31 @@ fn main() {
     let empty = Route::default();
     let cores = std::thread::available_parallelism().map_or(1, Into::into);
 
-    println!("{:<50}{:>10}", "", "ns/action");
+    println!("{:<50}{:>12}{:>12}", "", "ns/action", "actions/s");
     for (name, facts, route) in [
         ("platform in the Action (8 properties)", facts, route),
         ("platform in the Command", old_client, empty),
     ] {
         let facts = Arc::new(facts);
-        let clone = median(1, || drop(black_box(route.clone())));
-        println!("{:<50}{clone:>10}", format!("clone of the route, {} properties", route.platform.len()));
-        for threads in [1, cores, 4 * cores] {
-            let call = median(threads, || drop(black_box(runtime.route(&facts, route.clone()))));
-            println!("{:<50}{call:>10}", format!("{name}, {threads} threads"));
+        let properties = route.platform.len();
+        report(&format!("clone of the route, {properties} properties"), 1, || drop(black_box(route.clone())));
+        for threads in [1, cores, 8 * cores] {
+            let call = || drop(black_box(runtime.route(&facts, route.clone())));
+            report(&format!("{name}, {threads} threads"), threads, call);
         }
     }
     println!("instances made: {}", runtime.counters().instances);
 }
 
-/// Median time of a call in nanoseconds, as each of so many threads sees it.
-fn median(threads: usize, call: impl Fn() + Sync) -> u64 {
+/// Prints the median time of a call in nanoseconds, as each of so many threads sees it, and how many calls all of them
+/// made in a second.
+fn report(name: &str, threads: usize, call: impl Fn() + Sync) {
+    let started = Instant::now();
     let mut samples: Vec<u64> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
-                    let end = Instant::now() + Duration::from_millis(700);
+                    let end = started + Duration::from_millis(1000);
                     let mut samples = Vec::new();
                     while Instant::now() < end {
                         let start = Instant::now();
@@ -71,6 +73,8 @@ fn median(threads: usize, call: impl Fn() + Sync) -> u64 {
             .collect();
         workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
     });
+    let per_second = samples.len() as f64 * f64::from(BATCH) / started.elapsed().as_secs_f64();
     samples.sort_unstable();
-    samples.get(samples.len() / 2).copied().unwrap_or_default()
+    let median = samples.get(samples.len() / 2).copied().unwrap_or_default();
+    println!("{name:<50}{median:>12}{per_second:>12.0}");
 }
