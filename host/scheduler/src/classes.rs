@@ -41,7 +41,7 @@ pub(crate) struct Class {
     /// Its tasks that wait.
     pub(crate) queued: BTreeSet<TaskId>,
     /// Its tasks, queued and running.
-    tasks: usize,
+    pub(crate) tasks: usize,
     /// Its place in `Index::unused` while it has no tasks.
     unused_since: Option<u64>,
 }

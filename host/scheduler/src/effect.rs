@@ -96,7 +96,7 @@ pub enum End {
 /// What a worker is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Run this.
+    /// Run this. If time ends the task in the same step, `Dropped` comes later in the same output.
     Execute(TaskId),
     /// Go on with what you are doing.
     Continue,

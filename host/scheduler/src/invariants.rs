@@ -1,8 +1,8 @@
 //! What must hold after every step. Slow: for tests and simulation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{TaskId, WorkerId};
+use crate::ids::{ClassId, TaskId, WorkerId};
 use crate::route::SizeClass;
 use crate::scheduler::Scheduler;
 use crate::shapes::is_path_prefix;
@@ -26,7 +26,9 @@ impl Scheduler {
     fn check_tasks(&self) -> Result<(), String> {
         let mut on_worker: BTreeSet<WorkerId> = BTreeSet::new();
         let mut queued = 0;
+        let mut of_class: BTreeMap<ClassId, usize> = BTreeMap::new();
         for (id, task) in &self.tasks {
+            *of_class.entry(task.class).or_default() += 1;
             if task.operations.is_empty() {
                 return Err(format!("nobody waits for task {}", task.sequence));
             }
@@ -52,6 +54,12 @@ impl Scheduler {
             }
             if task.attempts.len() >= self.config.max_attempts {
                 return Err(format!("task {} was tried too often", task.sequence));
+            }
+        }
+        for (id, class) in &self.index.classes {
+            let tasks = of_class.get(&id).copied().unwrap_or(0);
+            if tasks != class.tasks {
+                return Err(format!("class {id:?} has {tasks} tasks, {} counted", class.tasks));
             }
         }
         if queued != self.index.waiting.len() || queued != self.queued_by_arrival.len() {

@@ -24,12 +24,8 @@ impl Scheduler {
             None if self.fleet.workers.len() >= self.config.workers_max => {
                 return out.effects.push(reply(poll.poll, Reply::TooManyWorkers));
             }
-            None => {
-                let id = self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now);
-                // It may have brought capacity to a host whose workers wait.
-                self.offer(self.fleet.workers[id].host, out);
-                id
-            }
+            // It may bring capacity to a host whose workers wait; they are offered it with what the call brings.
+            None => self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now),
         };
         // Of two calls of one worker the older is a connection that died unnoticed.
         if let Some(old) = self.fleet.stop_waiting(&self.index, worker) {

@@ -90,7 +90,7 @@ impl Sim {
 
     fn step(&mut self, event: Event) -> Checked {
         let mut out = Output::default();
-        self.model.before(self.now, &event);
+        self.model.before(self.now, &event, &self.config);
         self.core.step(self.now, event.clone(), &mut out);
         write!(Text(&mut self.history), "{:?}{:?}", out.effects, out.changes).unwrap();
         self.store.apply(&self.core, &out.changes);

@@ -69,17 +69,31 @@ impl Model {
     }
 
     /// What is known before the core is told.
-    pub fn before(&mut self, now: Time, event: &Event) {
+    pub fn before(&mut self, now: Time, event: &Event, config: &Config) {
+        let caller = match event {
+            Event::Poll(poll) => Some(&poll.worker),
+            _ => None,
+        };
+        let gone = |model: &Self, w: &Arc<str>| !model.is_there(w, now, config) && caller != Some(w);
+        let lost: Vec<Arc<str>> =
+            self.held.keys().chain(self.says.keys()).filter(|w| gone(self, w)).cloned().collect();
+        for worker in lost {
+            self.held.remove(&worker);
+            self.says.remove(&worker);
+        }
         match event {
             Event::Poll(poll) => {
                 self.specs.insert(poll.worker.clone(), poll.spec.clone());
                 self.contact.insert(poll.worker.clone(), now);
                 let call = Call { worker: poll.worker.clone(), wait_until: poll.wait_until };
                 self.calls.insert(poll.poll, call);
-                match &poll.report {
-                    Report::Executing(digest, _) => self.says.insert(poll.worker.clone(), digest.clone()),
-                    _ => self.says.remove(&poll.worker),
-                };
+                self.says.remove(&poll.worker);
+                // Who says it runs what its sibling runs is not believed.
+                if let Report::Executing(digest, _) = &poll.report
+                    && !self.runs(&poll.spec.host, digest)
+                {
+                    self.says.insert(poll.worker.clone(), digest.clone());
+                }
                 let goes_on =
                     |held: &Held| matches!(&poll.report, Report::Executing(d, _) if *d == held.digest);
                 if !self.held.get(&poll.worker).is_some_and(goes_on) {
@@ -284,7 +298,10 @@ impl Model {
                 ensure!(newer, "a call is superseded by nothing");
                 return Ok(None);
             }
-            Reply::TooManyWorkers => {}
+            Reply::TooManyWorkers => {
+                self.contact.remove(&call.worker);
+                return Ok(None);
+            }
         }
         self.contact.insert(call.worker, now);
         Ok(None)
@@ -300,25 +317,54 @@ impl Model {
         config: &Config,
     ) -> Result<Option<(Arc<str>, TaskId)>, String> {
         let (worker, spec) = (&call.worker, self.specs[&call.worker].clone());
-        let task = core.task(id).ok_or("a worker is given a task that is over")?;
+        let Some(task) = core.task(id) else {
+            // Time ended it in the same step.
+            let digest = self.tasks.get(&id).ok_or("a worker is given a task that was over before")?.clone();
+            self.held.insert(worker.clone(), Held { digest, demand: BTreeMap::new() });
+            self.running.insert(id, worker.clone());
+            self.contact.insert(worker.clone(), now);
+            return Ok(None);
+        };
         let preferred_idle = matches!(event, Event::Poll(p) if p.worker == *worker && p.prefer_idle);
         ensure!(!preferred_idle, "{worker} wanted nothing and was given a task");
         let again = self.running.get(&id);
         ensure!(again.is_none_or(|w| w == worker), "a task is on {again:?} and on {worker}");
         let is_new = again.is_none();
         ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
+        let failed_on = |host: &str| task.attempts.iter().any(|a| &*a.host == host);
+        let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
+            is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now, config)
+        };
+        if is_new && failed_on(&spec.host) {
+            let other = self.specs.iter().find(|o| elsewhere(*o));
+            ensure!(other.is_none(), "a task goes back to {worker}, and there is {other:?}");
+            self.count("back to where it failed");
+        }
+        let digest = &task.digest;
+        let said =
+            self.says.iter().find(|(w, d)| *w != worker && *d == digest && self.specs[*w].host == spec.host);
+        let said = said.filter(|(w, _)| self.is_there(w, now, config));
+        ensure!(said.is_none(), "{worker} is given {digest:?}, and {said:?} has not stopped");
         self.contact.insert(worker.clone(), now);
         self.running.insert(id, worker.clone());
+        // It stops whatever else it does before it begins.
+        self.says.remove(worker);
         self.held.insert(worker.clone(), Held { digest: task.digest.clone(), demand: demand(task) });
         self.host_is_sound(now, &spec, config)?;
         self.count(if is_new { "assigned" } else { "sent again" });
         Ok(is_new.then(|| (worker.clone(), id)))
     }
 
+    /// The core knows of the worker.
+    fn is_there(&self, worker: &Arc<str>, now: Time, config: &Config) -> bool {
+        let silent = self.contact.get(worker).is_none_or(|c| now.since(*c) >= config.worker_expiry);
+        !silent || self.calls.values().any(|c| c.worker == *worker)
+    }
+
     /// What workers of a host hold that are not lost.
     fn held_on<'a>(&'a self, host: &'a str, now: Time, config: &'a Config) -> impl Iterator<Item = &'a Held> {
         self.held.iter().filter_map(move |(worker, held)| {
-            let is_there = now.since(self.contact[worker]) < config.worker_expiry;
+            let is_there = self.is_there(worker, now, config);
             (is_there && &*self.specs[worker].host == host).then_some(held)
         })
     }
@@ -406,6 +452,8 @@ impl Model {
         self.tasks.clear();
         self.running.clear();
         self.held.clear();
+        self.says.clear();
+        self.contact.clear();
         self.calls.clear();
         for (_, mut op) in std::mem::take(&mut self.ops) {
             let id = core.operation(&op.name).ok_or_else(|| format!("{} did not survive", op.name))?;
