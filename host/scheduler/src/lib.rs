@@ -12,6 +12,7 @@
 //! | `workers`, `placement` | who is there, what is free, who runs what |
 //! | [`task`], `timers` | tasks, operations, deadlines |
 //! | [`records`] | what must survive, and how to come back from it |
+//! | [`explain`] | why a task is still queued, as data and in words |
 //! | [`views`], [`invariants`] | looks at the state; what must always hold |
 //!
 //! # Invariants
@@ -26,6 +27,8 @@ mod classes;
 mod clients;
 pub mod effect;
 pub mod event;
+pub mod explain;
+mod explain_text;
 pub mod ids;
 pub mod invariants;
 mod lanes;

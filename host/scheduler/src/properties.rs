@@ -132,6 +132,11 @@ impl Schema {
         &self.minimums
     }
 
+    /// The type of a key; `None` if it is outside the schema.
+    pub fn type_of(&self, key: &str) -> Option<PropertyType> {
+        self.types.get(key).copied()
+    }
+
     /// Types what an action asks.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ impl Server {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(ExecutionServer::new(execution).max_decoding_message_size(limit))
             .add_service(OperationsServer::new(OperationsService::new(driver.clone())))
-            .add_service(CapabilitiesServer::new(CapabilitiesService::default()))
+            .add_service(CapabilitiesServer::new(CapabilitiesService))
             .add_service(
                 ContentAddressableStorageServer::new(CasService::new(storage.clone()))
                     .max_decoding_message_size(limit)

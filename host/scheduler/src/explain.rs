@@ -1,0 +1,375 @@
+//! Why an action is still queued: one record, made from data by this module and by nothing else.
+//!
+//! Every worker is counted once, under the first thing that keeps it from running the action, so the counts add up to
+//! all workers that are known. What is slow here is in proportion to the kinds of worker there are, and is done only
+//! for who asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::ids::{KindId, TaskId, Text};
+use crate::properties::{Asked, Atom, PropertyType};
+use crate::route::{Route, SizeClass};
+use crate::scheduler::Scheduler;
+use crate::shapes::{Kind, KindKey, is_path_prefix};
+use crate::task::{Attempt, Task, TaskState};
+use crate::workers::{Host, Worker};
+
+/// What keeps a worker from running an action, in the order in which it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Obstacle {
+    /// It serves other instance names.
+    OtherInstance,
+    /// It belongs to another pool.
+    OtherPool,
+    /// It has another size class.
+    OtherSizeClass,
+    /// It lacks an asked property, or has another value.
+    PropertyMismatch,
+    /// Its host has less in all than the action asks for.
+    NeverFits,
+    /// Its host runs the same action, and can't run it twice.
+    SameActionThere,
+    /// The action failed on its host, and there are others.
+    FailedThere,
+    /// Its host runs as many actions as it may.
+    MaxInflight,
+    /// Its host has not enough left.
+    NotEnoughFree,
+    /// It runs something.
+    Busy,
+    /// It has not called since its last answer; it will.
+    NotCalling,
+    /// Nothing: it is about to be given the action, or one before it.
+    Nothing,
+}
+
+impl Obstacle {
+    /// As it is written.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::OtherInstance => "other-instance",
+            Self::OtherPool => "other-pool",
+            Self::OtherSizeClass => "other-size-class",
+            Self::PropertyMismatch => "property-mismatch",
+            Self::NeverFits => "never-fits",
+            Self::SameActionThere => "same-action-there",
+            Self::FailedThere => "failed-there",
+            Self::MaxInflight => "max-inflight",
+            Self::NotEnoughFree => "not-enough-free",
+            Self::Busy => "busy",
+            Self::NotCalling => "not-calling",
+            Self::Nothing => "free",
+        }
+    }
+}
+
+/// Why an action is where it is, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A worker has it.
+    Running,
+    /// It asks for a key outside the schema.
+    UnknownProperty,
+    /// No worker is known at all.
+    NoWorkerRegistered,
+    /// No worker serves its instance name.
+    NoInstanceMatch,
+    /// No worker belongs to its pool.
+    NoPool,
+    /// No worker has its size class.
+    NoSizeClass,
+    /// No worker has what it asks for.
+    NoPropertyMatch,
+    /// No host has as much in all as it asks for.
+    NeverFits,
+    /// All that could run it are busy.
+    AllBusy,
+    /// It has just come, or its turn comes next.
+    Next,
+}
+
+impl Reason {
+    /// As it is written.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::UnknownProperty => "unknown-property",
+            Self::NoWorkerRegistered => "no-worker-registered",
+            Self::NoInstanceMatch => "no-instance-match",
+            Self::NoPool => "no-pool",
+            Self::NoSizeClass => "no-size-class",
+            Self::NoPropertyMatch => "no-property-match",
+            Self::NeverFits => "never-fits",
+            Self::AllBusy => "all-busy",
+            Self::Next => "next",
+        }
+    }
+
+    /// No worker that is known now can ever run it.
+    pub fn is_never(self) -> bool {
+        !matches!(self, Self::Running | Self::AllBusy | Self::Next)
+    }
+}
+
+/// An asked property that keeps workers out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The key.
+    pub key: Text,
+    /// How it is compared; `None` for a key outside the schema.
+    pub kind: Option<PropertyType>,
+    /// The value asked for.
+    pub asked: Text,
+    /// Workers that only properties can keep from the action.
+    pub candidates: usize,
+    /// Those of them that don't have it.
+    pub workers: usize,
+    /// Values of an `exact` key that they have instead, and how many have each.
+    pub values: Vec<(Text, usize)>,
+    /// One of those differs only in case or spaces.
+    pub nearly: Option<Text>,
+}
+
+/// A `minimum` property of which there is too little.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The key.
+    pub key: Text,
+    /// What the action asks for.
+    pub asked: u64,
+    /// The most that a matching host has left.
+    pub most_free: u64,
+    /// The most that a matching host has in all.
+    pub most_total: u64,
+}
+
+/// Why an action is still queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// In one word.
+    pub reason: Reason,
+    /// How long ago it arrived.
+    pub age: Duration,
+    /// Where it runs, if it does.
+    pub host: Option<Text>,
+    /// Failed tries.
+    pub attempts: Vec<Attempt>,
+    /// Workers that are known.
+    pub workers: usize,
+    /// What keeps how many of them from it. Adds up to `workers`.
+    pub counts: Vec<(Obstacle, usize)>,
+    /// Asked properties that keep workers out.
+    pub mismatches: Vec<Mismatch>,
+    /// What there is too little of.
+    pub shortages: Vec<Shortage>,
+    /// Tasks of its class before it; counted up to [`POSITION_MAX`].
+    pub position: usize,
+    /// Tasks with the same requirements that wait.
+    pub alike: usize,
+}
+
+/// Positions are counted so far.
+pub const POSITION_MAX: usize = 1000;
+
+impl Scheduler {
+    /// Why a task is where it is; `None` if there is no such task.
+    ///
+    /// Looks at every worker once.
+    pub fn explain(&self, id: TaskId) -> Option<Explanation> {
+        let task = self.tasks.get(id)?;
+        let matching = Matching::of(self, task);
+        let mut counts: BTreeMap<Obstacle, usize> = BTreeMap::new();
+        let mut by_kind: BTreeMap<KindId, Option<Obstacle>> = BTreeMap::new();
+        for worker in self.fleet.workers.values() {
+            let fixed = *by_kind
+                .entry(worker.kind)
+                .or_insert_with(|| matching.fixed(&self.index.kinds[worker.kind].key));
+            let host = &self.fleet.hosts[worker.host];
+            let obstacle = fixed.unwrap_or_else(|| matching.passing(self, task, worker, host));
+            *counts.entry(obstacle).or_default() += 1;
+        }
+        let host = match task.state {
+            TaskState::Running(worker) => Some(self.fleet.hosts[self.fleet.workers[worker].host].key.clone()),
+            TaskState::Queued => None,
+        };
+        let workers = self.fleet.workers.len();
+        let class = &self.index.classes[task.class];
+        let before = |t: &&TaskId| self.tasks[**t].key < task.key;
+        Some(Explanation {
+            reason: reason(task, &matching, workers, &counts),
+            age: self.now.since(task.queued_at),
+            host,
+            attempts: task.attempts.clone(),
+            workers,
+            counts: counts.into_iter().collect(),
+            mismatches: matching.mismatches(self),
+            shortages: matching.shortages(self),
+            position: class.queued.iter().filter(before).take(POSITION_MAX).count(),
+            alike: class.queued.len(),
+        })
+    }
+
+    /// One queued task of each set of requirements, the longest waiting ones first, with how many are like it.
+    pub fn waiting_classes(&self, at_most: usize) -> Vec<(TaskId, usize)> {
+        let mut seen = BTreeSet::new();
+        let first = self.queued_by_arrival.values().filter(|t| seen.insert(self.tasks[**t].class));
+        first.take(at_most).map(|t| (*t, self.index.classes[self.tasks[*t].class].queued.len())).collect()
+    }
+}
+
+/// What a task asks, held against workers one thing at a time.
+struct Matching<'a> {
+    instance: &'a str,
+    route: &'a Route,
+    asked: Asked,
+    /// How many workers there are of each kind.
+    workers: BTreeMap<KindId, usize>,
+}
+
+impl<'a> Matching<'a> {
+    fn of(scheduler: &'a Scheduler, task: &'a Task) -> Self {
+        // What was accepted can be typed.
+        let asked = scheduler.schema.action(&task.route.platform).unwrap_or_default();
+        let mut workers = BTreeMap::new();
+        for worker in scheduler.fleet.workers.values() {
+            *workers.entry(worker.kind).or_default() += 1;
+        }
+        Self { instance: &task.instance, route: &task.route, asked, workers }
+    }
+
+    /// What keeps a kind of worker from it for good.
+    fn fixed(&self, kind: &KindKey) -> Option<Obstacle> {
+        if !is_path_prefix(&kind.prefix, self.instance) {
+            Some(Obstacle::OtherInstance)
+        } else if self.route.pool.as_ref().is_some_and(|p| *p != kind.pool) {
+            Some(Obstacle::OtherPool)
+        } else if matches!(self.route.size, SizeClass::Exactly(n) if n != kind.size_class) {
+            Some(Obstacle::OtherSizeClass)
+        } else if !self.asked.atoms.iter().all(|a| has(kind, a)) {
+            Some(Obstacle::PropertyMismatch)
+        } else {
+            None
+        }
+    }
+
+    /// What keeps a worker from it now.
+    fn passing(&self, scheduler: &Scheduler, task: &Task, worker: &Worker, host: &Host) -> Obstacle {
+        let demand = &self.asked.demand;
+        if demand.iter().zip(&host.totals).any(|(asked, total)| asked > total) {
+            Obstacle::NeverFits
+        } else if worker.run.is_some() {
+            Obstacle::Busy
+        } else if host.running.contains(&task.digest) {
+            Obstacle::SameActionThere
+        } else if task.failed_on().contains(&host.key) && scheduler.fleet.hosts.len() > 1 {
+            Obstacle::FailedThere
+        } else if !host.accepts() {
+            Obstacle::MaxInflight
+        } else if demand.iter().zip(&host.free()).any(|(asked, free)| asked > free) {
+            Obstacle::NotEnoughFree
+        } else if worker.waiting.is_none() {
+            Obstacle::NotCalling
+        } else {
+            Obstacle::Nothing
+        }
+    }
+
+    /// Kinds that only properties can keep from it, with their workers.
+    fn candidates<'s>(&'s self, scheduler: &'s Scheduler) -> impl Iterator<Item = (&'s Kind, usize)> + 's {
+        let kinds = self.workers.iter().map(|(id, workers)| (&scheduler.index.kinds[*id], *workers));
+        kinds.filter(|(k, _)| matches!(self.fixed(&k.key), None | Some(Obstacle::PropertyMismatch)))
+    }
+
+    fn mismatches(&self, scheduler: &Scheduler) -> Vec<Mismatch> {
+        let lacking = |atom: &Atom| {
+            self.candidates(scheduler).filter(|(k, _)| !has(&k.key, atom)).map(|(_, n)| n).sum()
+        };
+        let atoms = self.asked.atoms.iter().map(|a| (a, lacking(a)));
+        let wrong = atoms.filter(|(atom, workers)| *workers > 0 || matches!(atom, Atom::Unknown(_)));
+        wrong.map(|(atom, workers)| self.mismatch(scheduler, atom, workers)).collect()
+    }
+
+    fn mismatch(&self, scheduler: &Scheduler, atom: &Atom, workers: usize) -> Mismatch {
+        let (Atom::Has(key) | Atom::Equals(key, _) | Atom::Unknown(key)) = atom;
+        let asked = match atom {
+            Atom::Equals(_, value) => value.clone(),
+            _ => self.route.property(key).cloned().unwrap_or_default(),
+        };
+        let mut values: BTreeMap<Text, usize> = BTreeMap::new();
+        if matches!(atom, Atom::Equals(..)) {
+            for (kind, workers) in self.candidates(scheduler) {
+                for value in kind.key.atoms.iter().filter_map(|a| value_of(a, key)) {
+                    *values.entry(value.clone()).or_default() += workers;
+                }
+            }
+        }
+        let fold = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
+        let nearly = values.keys().find(|v| fold(v) == fold(&asked)).cloned();
+        let kind = scheduler.schema.type_of(key);
+        let candidates = self.candidates(scheduler).map(|(_, n)| n).sum();
+        Mismatch {
+            key: key.clone(),
+            kind,
+            asked,
+            candidates,
+            workers,
+            values: values.into_iter().collect(),
+            nearly,
+        }
+    }
+
+    fn shortages(&self, scheduler: &Scheduler) -> Vec<Shortage> {
+        let kinds = self.candidates(scheduler).filter(|(k, _)| self.fixed(&k.key).is_none());
+        let hosts: BTreeSet<_> = kinds.flat_map(|(k, _)| &k.hosts).copied().collect();
+        let keys = scheduler.schema.minimums().iter().zip(&self.asked.demand).enumerate();
+        let asked = keys.filter(|(_, (_, asked))| **asked > 0);
+        let shortage = |(i, (key, asked)): (usize, (&Text, &u64))| {
+            let of =
+                |f: fn(&Host, usize) -> u64| hosts.iter().map(|h| f(&scheduler.fleet.hosts[*h], i)).max();
+            let most_free = of(|host, i| host.free()[i])?;
+            let most_total = of(|host, i| host.totals[i])?;
+            (most_free < *asked).then(|| Shortage { key: key.clone(), asked: *asked, most_free, most_total })
+        };
+        asked.filter_map(shortage).collect()
+    }
+}
+
+fn has(kind: &KindKey, atom: &Atom) -> bool {
+    kind.atoms.binary_search(atom).is_ok()
+}
+
+fn value_of<'a>(atom: &'a Atom, key: &Text) -> Option<&'a Text> {
+    match atom {
+        Atom::Equals(k, value) if k == key => Some(value),
+        _ => None,
+    }
+}
+
+fn reason(
+    task: &Task,
+    matching: &Matching<'_>,
+    workers: usize,
+    counts: &BTreeMap<Obstacle, usize>,
+) -> Reason {
+    if !task.is_queued() {
+        return Reason::Running;
+    }
+    if matching.asked.atoms.iter().any(|a| matches!(a, Atom::Unknown(_))) {
+        return Reason::UnknownProperty;
+    }
+    if workers == 0 {
+        return Reason::NoWorkerRegistered;
+    }
+    // What stops the worker that comes furthest is what stops the action.
+    match counts.keys().next_back() {
+        None => Reason::NoWorkerRegistered,
+        Some(Obstacle::OtherInstance) => Reason::NoInstanceMatch,
+        Some(Obstacle::OtherPool) => Reason::NoPool,
+        Some(Obstacle::OtherSizeClass) => Reason::NoSizeClass,
+        Some(Obstacle::PropertyMismatch) => Reason::NoPropertyMatch,
+        Some(Obstacle::NeverFits) => Reason::NeverFits,
+        Some(Obstacle::Nothing) => Reason::Next,
+        Some(_) => Reason::AllBusy,
+    }
+}

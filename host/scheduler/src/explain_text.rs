@@ -1,0 +1,210 @@
+//! Explanations in words: for clients and operators in sentences, for the log in lines that operators of other
+//! schedulers know.
+
+use std::fmt::{self, Display, Write as _};
+use std::time::Duration;
+
+use crate::explain::{Explanation, Mismatch, Obstacle, POSITION_MAX, Reason, Shortage};
+use crate::properties::PropertyType;
+
+impl Display for Explanation {
+    /// One paragraph: what it waits for, since when, what keeps how many workers from it, and what would help.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(host) = &self.host {
+            return write!(f, "running on {host}, {} after it arrived{}", seconds(self.age), Attempts(self));
+        }
+        write!(f, "queued for {} ({}): {}", seconds(self.age), self.reason.code(), sentence(self.reason))?;
+        if self.workers > 0 {
+            let counts = self.counts.iter().map(|(o, n)| format!("{n} {}", words(*o)));
+            write!(f, "; of {} known workers {}", self.workers, counts.collect::<Vec<_>>().join(", "))?;
+        }
+        for mismatch in &self.mismatches {
+            write!(f, "; {mismatch}")?;
+        }
+        for shortage in &self.shortages {
+            write!(f, "; {shortage}")?;
+        }
+        match self.position {
+            0 => {}
+            POSITION_MAX => write!(f, "; {POSITION_MAX} or more like it are before it")?,
+            n => write!(f, "; {n} like it {} before it", if n == 1 { "is" } else { "are" })?,
+        }
+        write!(f, "{}", Attempts(self))?;
+        match self.remedy() {
+            Some(remedy) => write!(f, "; to unblock it: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Explanation {
+    /// What would let it run, where that is not waiting.
+    pub fn remedy(&self) -> Option<String> {
+        let list = |items: Vec<String>| items.join(", and ");
+        match self.reason {
+            Reason::Running | Reason::AllBusy | Reason::Next => None,
+            Reason::UnknownProperty => Some(
+                "correct the action's exec_properties, or declare the key in supported_platform_properties"
+                    .to_owned(),
+            ),
+            Reason::NoWorkerRegistered => Some("start a worker that connects to this scheduler".to_owned()),
+            Reason::NoInstanceMatch => {
+                Some("start a worker whose instance name prefix begins the action's".to_owned())
+            }
+            Reason::NoPool => Some("start a worker of that pool".to_owned()),
+            Reason::NoSizeClass => Some("start a worker of that size class".to_owned()),
+            Reason::NoPropertyMatch => {
+                let wanted = |m: &Mismatch| match m.kind {
+                    Some(PropertyType::Exact) => format!("{}={}", m.key, m.asked),
+                    Some(PropertyType::Minimum) => format!("{} of {} or more", m.key, m.asked),
+                    _ => format!("the key {}", m.key),
+                };
+                Some(format!("start a worker with {}", list(self.mismatches.iter().map(wanted).collect())))
+            }
+            Reason::NeverFits => {
+                let wanted = |s: &Shortage| format!("{} of {} or more", s.key, s.asked);
+                let short = self.shortages.iter().filter(|s| s.asked > s.most_total);
+                Some(format!("start a worker with {}, or ask for less", list(short.map(wanted).collect())))
+            }
+        }
+    }
+
+    /// Lines for the periodic log, in the words of NativeLink's, which operators search for.
+    pub fn log_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for m in &self.mismatches {
+            let asked = Typed(m.kind, &m.asked);
+            match m.kind {
+                None => {
+                    lines.push("Error while running do_try_match".to_owned());
+                    lines.push(format!("Unknown platform property '{}'", m.key));
+                }
+                Some(PropertyType::Exact) if !m.values.iter().any(|(v, _)| *v == m.asked) => {
+                    let values: Vec<_> = m.values.iter().map(|(v, _)| format!("Exact({v:?})")).collect();
+                    let have = values.join(", ");
+                    let key = &m.key;
+                    lines.push(format!(
+                        "No candidate workers due to a lack of matching '{key}' = {asked}. Workers have: [{have}]"
+                    ));
+                }
+                Some(PropertyType::Priority | PropertyType::Minimum) if m.workers == m.candidates => {
+                    let key = &m.key;
+                    lines.push(format!(
+                        "No candidate workers due to a lack of key '{key}'. Job asked for {asked}"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        if self.reason == Reason::NoPropertyMatch && lines.is_empty() {
+            lines.push("No workers in capability index match required properties".to_owned());
+        }
+        for s in &self.shortages {
+            let Shortage { key, asked, most_free, .. } = s;
+            lines.push(format!(
+                "Property mismatch on worker property {key}. Minimum({most_free}) < Minimum({asked})"
+            ));
+        }
+        if self.reason == Reason::AllBusy && self.shortages.is_empty() {
+            lines.push("All workers are fully allocated or cannot accept work".to_owned());
+        }
+        lines
+    }
+}
+
+impl Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, asked, workers, .. } = self;
+        match self.kind {
+            None => return write!(f, "'{key}' is not in supported_platform_properties"),
+            Some(PropertyType::Exact) => {
+                write!(f, "{key} must be {asked:?}, which {workers} workers don't offer")?
+            }
+            Some(_) => return write!(f, "{workers} workers don't have the key {key}"),
+        }
+        let values: Vec<_> = self.values.iter().map(|(v, n)| format!("{v:?} on {n}")).collect();
+        match values.is_empty() {
+            true => f.write_str(" (none offers any value)")?,
+            false => write!(f, " (offered: {})", values.join(", "))?,
+        }
+        match &self.nearly {
+            Some(nearly) if **nearly != **asked => write!(f, " - {nearly:?} differs only in case or spaces"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, asked, most_free, most_total } = self;
+        write!(f, "{key} {asked} is asked for, the most that a host has left is {most_free} of {most_total}")
+    }
+}
+
+/// A value as NativeLink writes it.
+struct Typed<'a>(Option<PropertyType>, &'a str);
+
+impl Display for Typed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(PropertyType::Minimum) => write!(f, "Minimum({})", self.1),
+            Some(PropertyType::Exact) => write!(f, "Exact({:?})", self.1),
+            Some(PropertyType::Ignore) => write!(f, "Ignore({:?})", self.1),
+            Some(PropertyType::Priority) | None => write!(f, "Priority({:?})", self.1),
+        }
+    }
+}
+
+struct Attempts<'a>(&'a Explanation);
+
+impl Display for Attempts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, attempt) in self.0.attempts.iter().enumerate() {
+            write!(f, "; attempt {} on {} failed: {}", i + 1, attempt.host, attempt.cause)?;
+        }
+        Ok(())
+    }
+}
+
+fn seconds(age: Duration) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    _ = match age.as_secs() {
+        s @ 0..120 => write!(text, "{s} s"),
+        s @ 120..7200 => write!(text, "{} min", s / 60),
+        s => write!(text, "{} h", s / 3600),
+    };
+    text
+}
+
+fn sentence(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Running => "a worker has it",
+        Reason::UnknownProperty => "it asks for a platform property that is not in the schema",
+        Reason::NoWorkerRegistered => "no worker is connected",
+        Reason::NoInstanceMatch => "no worker serves its instance name",
+        Reason::NoPool => "no worker belongs to its pool",
+        Reason::NoSizeClass => "no worker has its size class",
+        Reason::NoPropertyMatch => "no worker has what it asks for",
+        Reason::NeverFits => "it asks for more than any host has in all",
+        Reason::AllBusy => "every worker that could run it is busy",
+        Reason::Next => "a worker is about to take it, or one before it",
+    }
+}
+
+fn words(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::OtherInstance => "serve other instance names",
+        Obstacle::OtherPool => "belong to another pool",
+        Obstacle::OtherSizeClass => "have another size class",
+        Obstacle::PropertyMismatch => "lack a property it asks for",
+        Obstacle::NeverFits => "are too small",
+        Obstacle::SameActionThere => "are on a host that runs the same action",
+        Obstacle::FailedThere => "are on a host where it failed",
+        Obstacle::MaxInflight => "are on a host at its max_inflight_tasks",
+        Obstacle::NotEnoughFree => "are on a host with too little left",
+        Obstacle::Busy => "are busy",
+        Obstacle::NotCalling => "have not called since their last answer",
+        Obstacle::Nothing => "are free",
+    }
+}
