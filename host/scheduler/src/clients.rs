@@ -226,11 +226,8 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn operation_due(&mut self, id: OperationId, at: Time, out: &mut Output) {
+    pub(crate) fn operation_due(&mut self, id: OperationId, out: &mut Output) {
         let Some(operation) = self.operations.get_mut(id) else { return };
-        if operation.armed != Some(at) {
-            return;
-        }
         operation.armed = None;
         let (Some(task), 0) = (operation.task, operation.watchers) else { return };
         let due = operation.unwatched_since + self.config.abandoned;

@@ -20,6 +20,7 @@ impl Scheduler {
         self.check_tasks()?;
         self.check_operations()?;
         self.check_sharing()?;
+        self.check_timers()?;
         self.check_nobody_waits_in_vain()
     }
 
@@ -82,6 +83,22 @@ impl Scheduler {
             {
                 return Err(format!("operation {} waits for a task that doesn't know it", operation.name));
             }
+        }
+        Ok(())
+    }
+
+    /// Whoever has a deadline has one timer, and nobody else has.
+    fn check_timers(&self) -> Result<(), String> {
+        let unwatched = self.operations.values().filter(|o| o.ended.is_none() && o.watchers == 0);
+        if let Some(operation) = unwatched.into_iter().find(|o| o.armed.is_none()) {
+            return Err(format!("operation {} is unwatched and has no timer", operation.name));
+        }
+        if let Some(worker) = self.fleet.workers.values().find(|w| w.armed.is_none_or(|a| a > w.deadline)) {
+            return Err(format!("worker {} has no timer for its deadline", worker.key));
+        }
+        let armed = self.operations.values().filter(|o| o.armed.is_some()).count();
+        if armed + self.fleet.workers.len() != self.timers.len() {
+            return Err(format!("{} timers for {armed} operations and all workers", self.timers.len()));
         }
         Ok(())
     }

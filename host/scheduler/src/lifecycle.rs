@@ -6,6 +6,7 @@ use crate::lanes::Waiting;
 use crate::scheduler::Scheduler;
 use crate::task::{Attempt, Operation, TaskState};
 use crate::time::Time;
+use crate::timers::Subject;
 
 impl Scheduler {
     // === Queues ===
@@ -92,6 +93,7 @@ impl Scheduler {
         let Some(operation) = self.operations.get_mut(id) else { return };
         operation.task = None;
         operation.ended = Some(self.now);
+        self.timers.disarm(Subject::Operation(id), &mut operation.armed);
         operation.sequence += 1;
         self.finished.push_back((self.now, id));
         out.effects.push(Effect::Finished {

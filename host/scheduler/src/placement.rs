@@ -2,7 +2,7 @@
 //! that was used least recently.
 
 use crate::effect::{Change, Output, Reply};
-use crate::ids::{HostId, PollId, TaskId, WorkerId};
+use crate::ids::{HostId, KindId, PollId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
 use crate::scheduler::{Scheduler, reply};
 use crate::task::{QueueKey, TaskState};
@@ -149,6 +149,11 @@ impl Scheduler {
             self.index.probe();
             !lane.avoid.contains(&self.fleet.hosts[*h].key)
         })
+    }
+
+    /// There are more hosts of this kind than a task could have failed on: none that they serve is left with those.
+    pub(crate) fn has_many_hosts(&self, kind: KindId) -> bool {
+        self.index.kinds.get(kind).is_some_and(|k| k.hosts.len() >= self.config.max_attempts)
     }
 
     /// Hosts have gone: tasks that have failed on all others may go back to where they failed.

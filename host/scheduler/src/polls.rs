@@ -5,7 +5,6 @@ use crate::event::{Poll, Report, Verdict};
 use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
 use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
-use crate::time::Time;
 use crate::timers::Subject;
 use crate::workers::Run;
 
@@ -166,11 +165,8 @@ impl Scheduler {
         self.timers.arm(Subject::Worker(id), &mut worker.armed, worker.deadline);
     }
 
-    pub(crate) fn worker_due(&mut self, id: WorkerId, at: Time, out: &mut Output) {
+    pub(crate) fn worker_due(&mut self, id: WorkerId, out: &mut Output) {
         let Some(worker) = self.fleet.workers.get_mut(id) else { return };
-        if worker.armed != Some(at) {
-            return;
-        }
         worker.armed = None;
         if worker.deadline > self.now {
             return self.arm(id);
@@ -194,7 +190,7 @@ impl Scheduler {
         if let Some(host) = gone.host {
             self.offer(host, out);
         }
-        if gone.last_of_kind {
+        if gone.last_of_kind && !self.has_many_hosts(gone.kind) {
             self.offer_what_was_avoided(out);
         }
         if let Some(task) = again {

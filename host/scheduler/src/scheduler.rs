@@ -125,10 +125,10 @@ impl Scheduler {
     }
 
     fn deadlines(&mut self, out: &mut Output) {
-        while let Some((at, subject)) = self.timers.pop_due(self.now) {
+        while let Some(subject) = self.timers.pop_due(self.now) {
             match subject {
-                Subject::Worker(id) => self.worker_due(id, at, out),
-                Subject::Operation(id) => self.operation_due(id, at, out),
+                Subject::Worker(id) => self.worker_due(id, out),
+                Subject::Operation(id) => self.operation_due(id, out),
             }
         }
         while let Some((ended, id)) = self.finished.front().copied() {

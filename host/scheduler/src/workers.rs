@@ -90,6 +90,7 @@ struct Listed {
 pub(crate) struct Gone {
     /// Its host, unless the worker was the last there.
     pub(crate) host: Option<HostId>,
+    pub(crate) kind: KindId,
     /// It was the last of its kind on its host.
     pub(crate) last_of_kind: bool,
 }
@@ -237,7 +238,8 @@ impl Fleet {
         if last_of_host && let Some(host) = self.hosts.remove(worker.host) {
             self.host_by_key.remove(&host.key);
         }
-        Some(Gone { host: (!last_of_host).then_some(worker.host), last_of_kind })
+        let host = (!last_of_host).then_some(worker.host);
+        Some(Gone { host, kind: worker.kind, last_of_kind })
     }
 
     // === Waiting ===
