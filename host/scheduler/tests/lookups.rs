@@ -222,3 +222,35 @@ fn a_worker_that_comes_to_a_long_queue() {
     assert!(cost < 16, "{cost}");
     w.core.check().unwrap();
 }
+
+#[test]
+fn as_many_demands_as_there_may_be_wait() {
+    let mut w = large();
+    let h = worker("h").with("cpu", "2");
+    submit_all(&mut w, 64_000, |i| ask(&i.to_string()).with("cpu", &(1 + i % 64).to_string()));
+    assert_eq!(w.idle(&h), "run 0");
+    let costs = [
+        probes(&mut w, |w| assert_eq!(w.completed(&h, "0"), "run 1")),
+        probes(&mut w, |w| assert_eq!(w.completed(&h, "1"), "run 64")),
+    ];
+    assert!(costs.iter().all(|c| *c < 64 + 8), "a look at each demand, whatever the queue: {costs:?}");
+}
+
+#[test]
+fn hosts_that_vanish_all_at_once() {
+    let cost_of_one = |hosts: usize| {
+        let mut w = large();
+        w.config.worker_expiry = Duration::from_secs(60);
+        w.core = pointsman_scheduler::scheduler::Scheduler::new(w.config, w.schema.clone());
+        submit_all(&mut w, hosts, |i| ask(&i.to_string()));
+        for i in 0..hosts {
+            assert_eq!(w.idle(&worker(&format!("h{i}"))), format!("run {i}"));
+        }
+        w.now = w.now + Duration::from_secs(60);
+        let all = probes(&mut w, |w| w.step(Event::Deadline));
+        assert_eq!((w.queue().len(), w.core.counts().hosts), (hosts, 0));
+        all / hosts as u64
+    };
+    let (few, many) = (cost_of_one(100), cost_of_one(1_000));
+    assert!(many <= few + 4, "{few} for each of a hundred, {many} for each of a thousand");
+}
