@@ -10,14 +10,14 @@ use pointsman_tests::fake_client::{ActionSpec, FakeClient, connect};
 use pointsman_tests::fake_worker::{Event, FakeWorker, RunningWorker, WorkerSpec, exited};
 
 /// A server and the folder of its storage.
-pub struct TestServer {
-    pub server: Server,
-    pub address: SocketAddr,
+pub(crate) struct TestServer {
+    pub(crate) server: Server,
+    pub(crate) address: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
 /// A server with these keys of the configuration besides the usual ones for tests.
-pub async fn server_with(keys: &str) -> TestServer {
+pub(crate) async fn server_with(keys: &str) -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "{{ listen: '127.0.0.1:0', state_dir: '{}',
@@ -30,44 +30,44 @@ pub async fn server_with(keys: &str) -> TestServer {
     TestServer { address: server.address, server, _folder: folder }
 }
 
-pub async fn server() -> TestServer {
+pub(crate) async fn server() -> TestServer {
     server_with("").await
 }
 
 impl TestServer {
-    pub async fn client(&self) -> FakeClient {
+    pub(crate) async fn client(&self) -> FakeClient {
         FakeClient::connect(self.address).await.unwrap()
     }
 
     /// One worker thread that has not called yet.
-    pub async fn worker(&self, spec: &WorkerSpec) -> FakeWorker {
+    pub(crate) async fn worker(&self, spec: &WorkerSpec) -> FakeWorker {
         FakeWorker::new(connect(self.address).await.unwrap(), spec)
             .with_error_pause_max(Duration::from_millis(50))
     }
 
     /// A worker whose actions all end at once with exit code 0.
-    pub async fn eager_worker(&self, spec: &WorkerSpec) -> RunningWorker {
+    pub(crate) async fn eager_worker(&self, spec: &WorkerSpec) -> RunningWorker {
         self.worker(spec).await.start(|work| async move { exited(&work, 0) })
     }
 
     /// A worker whose actions never end.
-    pub async fn stuck_worker(&self, spec: &WorkerSpec) -> RunningWorker {
+    pub(crate) async fn stuck_worker(&self, spec: &WorkerSpec) -> RunningWorker {
         self.worker(spec).await.start(|_| std::future::pending::<ExecuteResponse>())
     }
 }
 
 /// A worker that names its host and offers nothing in particular.
-pub fn host(name: &str) -> WorkerSpec {
+pub(crate) fn host(name: &str) -> WorkerSpec {
     WorkerSpec::new(name)
 }
 
 /// A cacheable action that differs from others by its argument.
-pub fn action(argument: &str) -> ActionSpec {
+pub(crate) fn action(argument: &str) -> ActionSpec {
     ActionSpec::new(["echo", argument])
 }
 
 /// Waits until the worker has been given something.
-pub async fn started(worker: &mut RunningWorker) -> Box<pointsman_tests::fake_worker::Work> {
+pub(crate) async fn started(worker: &mut RunningWorker) -> Box<pointsman_tests::fake_worker::Work> {
     loop {
         match within(worker.next_event()).await.expect("the worker ended") {
             Event::Started(work) => return work,
@@ -78,6 +78,6 @@ pub async fn started(worker: &mut RunningWorker) -> Box<pointsman_tests::fake_wo
 }
 
 /// The future's output, which is overdue after ten seconds.
-pub async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), future).await.expect("nothing happened for ten seconds")
 }
