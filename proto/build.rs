@@ -2,13 +2,14 @@
 use prost::Message as _;
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "build/bazel/remote/execution/v2/remote_execution.proto",
     "google/bytestream/bytestream.proto",
     "google/rpc/code.proto",
     "google/rpc/error_details.proto",
     "buildbarn/remoteworker/remoteworker.proto",
     "buildbarn/resourceusage/resourceusage.proto",
+    "pointsman/v1/admin.proto",
     "pointsman/v1/pointsman.proto",
 ];
 
@@ -24,7 +25,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names().type_name_domain(["."], "type.googleapis.com");
+    // Our own messages are what the command line prints as JSON.
+    let serialize = "#[derive(serde::Serialize)]";
     tonic_prost_build::configure()
+        .type_attribute(".pointsman.v1", serialize)
+        .type_attribute(".build.bazel.remote.execution.v2.Platform.Property", serialize)
         .bytes(".")
         .include_file("all.rs")
         .compile_fds_with_config(descriptors, config)?;

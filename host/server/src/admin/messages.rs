@@ -1,0 +1,84 @@
+//! The core's views as messages.
+
+use std::time::Duration;
+
+use pointsman_proto::rev2::platform;
+use pointsman_proto::v1::explanation::mismatch::Value;
+use pointsman_proto::v1::explanation::{Attempt, Count, Mismatch, Shortage};
+use pointsman_proto::v1;
+use pointsman_scheduler::explain::Explanation;
+use pointsman_scheduler::properties::PropertyType;
+use pointsman_scheduler::route::Property;
+
+/// An explanation, without the name and the decision of its operation.
+pub fn explanation(e: &Explanation) -> v1::Explanation {
+    v1::Explanation {
+        reason: e.reason.code().to_owned(),
+        text: e.to_string(),
+        age_ms: ms(e.age),
+        host: e.host.as_deref().unwrap_or_default().to_owned(),
+        workers: count(e.workers),
+        counts: e.counts.iter().map(|(o, n)| Count { obstacle: o.code().to_owned(), workers: count(*n) }).collect(),
+        mismatches: e.mismatches.iter().map(mismatch).collect(),
+        shortages: e
+            .shortages
+            .iter()
+            .map(|s| Shortage {
+                key: s.key.to_string(),
+                asked: s.asked,
+                most_free: s.most_free,
+                most_total: s.most_total,
+            })
+            .collect(),
+        position: count(e.position),
+        alike: count(e.alike),
+        attempts: e
+            .attempts
+            .iter()
+            .map(|a| Attempt {
+                host: a.host.to_string(),
+                cause: a.cause.to_string(),
+                ended_unix_ms: a.ended.0,
+            })
+            .collect(),
+        remedy: e.remedy().unwrap_or_default(),
+        never: e.reason.is_never(),
+        decision: None,
+        operation_name: String::new(),
+    }
+}
+
+fn mismatch(m: &pointsman_scheduler::explain::Mismatch) -> Mismatch {
+    let kind = match m.kind {
+        Some(PropertyType::Exact) => "exact",
+        Some(PropertyType::Minimum) => "minimum",
+        Some(PropertyType::Priority) => "priority",
+        Some(PropertyType::Ignore) => "ignore",
+        None => "",
+    };
+    Mismatch {
+        key: m.key.to_string(),
+        r#type: kind.to_owned(),
+        asked: m.asked.to_string(),
+        candidates: count(m.candidates),
+        workers: count(m.workers),
+        values: m.values.iter().map(|(v, n)| Value { value: v.to_string(), workers: count(*n) }).collect(),
+        nearly: m.nearly.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Properties as REv2 has them.
+pub fn properties(properties: &[Property]) -> Vec<platform::Property> {
+    let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
+    properties.iter().map(property).collect()
+}
+
+/// A number of things; there are not four thousand million of anything here.
+pub fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// A length of time, in milliseconds.
+pub fn ms(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,258 @@
+//! Commands that ask or tell a running scheduler: `why`, `plan`, `queue`, `workers`, `drain`, `pause`, `cancel`.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, Subcommand};
+use pointsman_proto::rev2::platform::Property;
+use pointsman_proto::v1::admin_client::AdminClient;
+use pointsman_proto::v1::cancel_request::Which;
+use pointsman_proto::v1::list_queue_response::Class;
+use pointsman_proto::v1::list_workers_response::Worker;
+use pointsman_proto::v1::{self, Explanation, Hold, hold};
+use serde::Serialize;
+use tonic::transport::{Channel, Endpoint};
+
+use super::pairs::parse_pair;
+use super::{Failure, Output, print};
+
+/// Where the scheduler is, and how to print.
+#[derive(Debug, Args)]
+pub(super) struct Target {
+    /// The scheduler's address.
+    #[arg(long, env = "POINTSMAN_SERVER", default_value = "grpc://127.0.0.1:8980", value_name = "URL")]
+    server: String,
+    /// How to print.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AdminCommand {
+    /// Say why an action is where it is.
+    Why {
+        /// The operation's name: what clients print, or `queue` lists.
+        operation: String,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Say what would become of an action with these properties. Exits with 0 if it would run now, 1 if it would wait,
+    /// 2 if it would wait for ever.
+    Plan {
+        /// A platform property; may be repeated.
+        #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+        platform: Vec<(String, String)>,
+        /// The client's instance name.
+        #[arg(long, default_value = "")]
+        instance_name: String,
+        /// Only workers of this pool.
+        #[arg(long, default_value = "")]
+        pool: String,
+        /// Only workers of this size class.
+        #[arg(long)]
+        size_class: Option<u32>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List what waits, by requirements, with the reason.
+    Queue {
+        /// Sets of requirements at most.
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List the workers.
+    Workers {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Let workers finish what they run and give them nothing more, also after they have started anew.
+    Drain(HoldArgs),
+    /// Give workers nothing more for now.
+    Pause(HoldArgs),
+    /// End operations; their clients get CANCELLED.
+    Cancel {
+        #[command(flatten)]
+        which: CancelWhich,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct HoldArgs {
+    /// An entry that a worker's id must have; may be repeated. `workers` lists ids.
+    #[arg(value_name = "KEY=VALUE", value_parser = parse_pair, required_unless_present_any = ["all", "list"])]
+    pattern: Vec<(String, String)>,
+    /// All workers.
+    #[arg(long, conflicts_with = "pattern")]
+    all: bool,
+    /// End it instead.
+    #[arg(long)]
+    remove: bool,
+    /// List what is held, change nothing.
+    #[arg(long, conflicts_with_all = ["pattern", "all", "remove"])]
+    list: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct CancelWhich {
+    /// This one.
+    #[arg(long)]
+    operation: Option<String>,
+    /// Those with this invocation key (the client's invocation id, by the default policy).
+    #[arg(long)]
+    invocation: Option<String>,
+    /// Those that wait with the same requirements as this one.
+    #[arg(long)]
+    like: Option<String>,
+}
+
+type Client = AdminClient<Channel>;
+
+/// Runs a command to its end.
+pub(super) fn run(command: AdminCommand) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("the runtime can't be started")?.block_on(ask(command))
+}
+
+async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
+    match command {
+        AdminCommand::Why { operation, target } => {
+            let mut client = connect(&target).await?;
+            let request = v1::ExplainRequest { operation_name: operation };
+            let answer = client.explain(request).await.map_err(refused)?.into_inner();
+            show(&target, &answer, |e| e.text.clone())?;
+        }
+        AdminCommand::Plan { platform, instance_name, pool, size_class, target } => {
+            let mut client = connect(&target).await?;
+            let platform = platform.into_iter().map(|(name, value)| Property { name, value }).collect();
+            let request = v1::PlanRequest { instance_name, platform, pool, size_class };
+            let answer = client.plan(request).await.map_err(refused)?.into_inner();
+            show(&target, &answer, |e| e.text.clone())?;
+            return Ok(ExitCode::from(plan_code(&answer)));
+        }
+        AdminCommand::Queue { limit, target } => {
+            let mut client = connect(&target).await?;
+            let answer = client.list_queue(v1::ListQueueRequest { limit }).await.map_err(refused)?.into_inner();
+            show(&target, &answer, queue_table)?;
+        }
+        AdminCommand::Workers { target } => {
+            let mut client = connect(&target).await?;
+            let answer = client.list_workers(v1::ListWorkersRequest {}).await.map_err(refused)?.into_inner();
+            show(&target, &answer, |a| workers_table(&a.workers))?;
+        }
+        AdminCommand::Drain(args) => hold(hold::Kind::Drain, args).await?,
+        AdminCommand::Pause(args) => hold(hold::Kind::Pause, args).await?,
+        AdminCommand::Cancel { which, target } => {
+            let mut client = connect(&target).await?;
+            let which = match which {
+                CancelWhich { operation: Some(name), .. } => Which::OperationName(name),
+                CancelWhich { invocation: Some(key), .. } => Which::InvocationKey(key),
+                CancelWhich { like, .. } => Which::LikeOperationName(like.unwrap_or_default()),
+            };
+            let request = v1::CancelRequest { which: Some(which) };
+            let answer = client.cancel(request).await.map_err(refused)?.into_inner();
+            show(&target, &answer, |a| {
+                let names = a.operation_names.iter().map(|n| format!("\n  {n}"));
+                format!("cancelled {} operations{}", a.operation_names.len(), names.collect::<String>())
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn hold(kind: hold::Kind, args: HoldArgs) -> Result<(), Failure> {
+    let HoldArgs { pattern, remove, list, target, .. } = args;
+    let mut client = connect(&target).await?;
+    let hold = Some(Hold { kind: kind.into(), worker_id_pattern: pattern.into_iter().collect() });
+    let text = |verb: &str, workers: u32| format!("{verb}; {workers} workers match now");
+    if list {
+        let answer = client.list_holds(v1::ListHoldsRequest {}).await.map_err(refused)?.into_inner();
+        show(&target, &answer, |a| {
+            let holds = a.holds.iter().filter(|h| h.kind() == kind);
+            holds.map(|h| id_text(&h.worker_id_pattern)).collect::<Vec<_>>().join("\n")
+        })
+    } else if remove {
+        let answer = client.remove_hold(v1::RemoveHoldRequest { hold }).await.map_err(refused)?.into_inner();
+        show(&target, &answer, |a| text("ended", a.workers))
+    } else {
+        let answer = client.add_hold(v1::AddHoldRequest { hold }).await.map_err(refused)?.into_inner();
+        show(&target, &answer, |a| text("in force", a.workers))
+    }
+}
+
+async fn connect(target: &Target) -> Result<Client, Failure> {
+    let rest = target.server.strip_prefix("grpc://").unwrap_or(&target.server);
+    let url = if rest.contains("://") { rest.to_owned() } else { format!("http://{rest}") };
+    let endpoint = Endpoint::from_shared(url)
+        .map_err(|e| Failure::Usage(format!("--server {}: {e}; give HOST:PORT or grpc://HOST:PORT", target.server)))?;
+    let channel = endpoint.connect().await;
+    Ok(AdminClient::new(channel.with_context(|| format!("no scheduler answers at {}", target.server))?))
+}
+
+fn refused(status: tonic::Status) -> Failure {
+    Failure::Run(anyhow!("{}", status.message()))
+}
+
+fn show<T: Serialize>(target: &Target, answer: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+    let text = match target.output {
+        Output::Table => table(answer),
+        Output::Json => serde_json::to_string_pretty(answer).context("the answer has no JSON form")?,
+    };
+    print(&text)
+}
+
+fn plan_code(plan: &Explanation) -> u8 {
+    match plan {
+        plan if plan.never => 2,
+        plan if plan.reason == "next" => 0,
+        _ => 1,
+    }
+}
+
+fn queue_table(answer: &v1::ListQueueResponse) -> String {
+    let class = |class: &Class| {
+        let why = class.explanation.as_ref().map_or("", |e| &e.text);
+        let asked = class.platform.iter().map(|p| format!("{}={}", p.name, p.value));
+        format!(
+            "{} actions with {{{}}} of instance '{}'\n  {why}\n  for example {}",
+            class.actions,
+            asked.collect::<Vec<_>>().join(", "),
+            class.instance_name,
+            class.operation_names.join(" ")
+        )
+    };
+    let classes = answer.classes.iter().map(class);
+    let total = format!("{} actions queued, {} running", answer.queued, answer.running);
+    classes.chain([total]).collect::<Vec<_>>().join("\n")
+}
+
+fn workers_table(workers: &[Worker]) -> String {
+    let row = |w: &Worker| {
+        let mut state = w.state.clone();
+        for (held, word) in [(w.drained, "drained"), (w.paused, "paused"), (!w.quarantined.is_empty(), "quarantined")] {
+            if held {
+                state = format!("{state}, {word}");
+            }
+        }
+        let amounts = w.amounts.iter().map(|a| format!("{} {}/{}", a.key, a.free, a.total));
+        let free = amounts.collect::<Vec<_>>().join(", ");
+        format!("{}  {state}  {free}  {}", id_text(&w.id), w.operation_name).trim_end().to_owned()
+    };
+    let mut rows: Vec<String> = workers.iter().map(row).collect();
+    rows.sort();
+    rows.push(format!("{} workers", workers.len()));
+    rows.join("\n")
+}
+
+fn id_text(id: &HashMap<String, String>) -> String {
+    let mut entries: Vec<_> = id.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    entries.sort();
+    if entries.is_empty() { "all workers".to_owned() } else { entries.join(" ") }
+}
