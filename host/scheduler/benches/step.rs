@@ -67,6 +67,7 @@ impl Bench {
         let properties = [("OSFamily", "linux"), ("container-image", "real"), ("cpu_count", "8")];
         let properties = properties.map(|(k, v)| Property::new(k, v)).to_vec();
         Arc::new(WorkerSpec {
+            id: vec![("hostname".into(), host.into())],
             host: host.into(),
             instance_name_prefix: "".into(),
             offered: self.schema.worker(&properties).unwrap(),

@@ -164,6 +164,11 @@ impl Index {
         self.class_by_key.get(&key).copied().unwrap_or_else(|| self.new_class(key))
     }
 
+    /// The class of a task, if there is one.
+    pub(crate) fn known_class(&self, instance: &Text, route: &Route, asked: &Asked) -> Option<ClassId> {
+        self.class_by_key.get(&self.known_key(instance, route, asked)?).copied()
+    }
+
     fn make_room(&mut self, demand: &Amounts) -> Result<(), Refusal> {
         let no_room = |index: &Self| {
             index.demands.len() >= index.bounds.demands && !index.demand_ids.contains_key(demand)

@@ -26,7 +26,7 @@ impl Scheduler {
         let Submit { name, instance, digest, route, asked } = submit;
         let share = ShareKey { instance, digest, route };
         if let Some(task) = self.task_to_join(&share) {
-            return self.join(task, name, share.route.priority, out);
+            return self.join(task, name, share.route, out);
         }
         let ShareKey { instance, digest, route } = share;
         if self.index.waiting.len() >= self.config.queued_tasks_max {
@@ -37,7 +37,7 @@ impl Scheduler {
             Ok(class) => class,
             Err(refusal) => return out.effects.push(Effect::Refused(refusal)),
         };
-        let (sequence, priority) = (self.next_sequence, route.priority);
+        let (sequence, priority, submitted) = (self.next_sequence, route.priority, route.clone());
         let task = self.add_task(Task {
             sequence,
             instance,
@@ -51,7 +51,7 @@ impl Scheduler {
             attempts: Vec::new(),
             undelivered: 0,
         });
-        let operation = self.add_operation(task, name, priority);
+        let operation = self.add_operation(task, name, priority, submitted);
         out.effects.push(Effect::Submitted { operation, task, joined: false });
         self.enqueue(task);
         self.place(task, out);
@@ -71,8 +71,9 @@ impl Scheduler {
         self.sharable.get(share)?.first().map(|(_, task)| *task)
     }
 
-    fn join(&mut self, task: TaskId, name: Text, priority: i32, out: &mut Output) {
-        let operation = self.add_operation(task, name, priority);
+    fn join(&mut self, task: TaskId, name: Text, submitted: Arc<Route>, out: &mut Output) {
+        let priority = submitted.priority;
+        let operation = self.add_operation(task, name, priority, submitted);
         out.effects.push(Effect::Submitted { operation, task, joined: true });
         if priority < self.tasks[task].route.priority {
             self.raise_priority(task, priority);
@@ -112,11 +113,18 @@ impl Scheduler {
     }
 
     /// A new operation that waits for a task, with somebody who listens to it.
-    pub(crate) fn add_operation(&mut self, id: TaskId, name: Text, priority: i32) -> OperationId {
+    pub(crate) fn add_operation(
+        &mut self,
+        id: TaskId,
+        name: Text,
+        priority: i32,
+        submitted: Arc<Route>,
+    ) -> OperationId {
         let operation = self.operations.insert(Operation {
             name: name.clone(),
             task: Some(id),
             priority,
+            submitted: Some(submitted),
             watchers: 1,
             unwatched_since: self.now,
             sequence: 0,

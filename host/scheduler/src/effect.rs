@@ -1,5 +1,6 @@
 //! What the core wants done. The driver does it after the step, without the lock.
 
+use crate::holds::{Hold, HoldOutcome, Pattern};
 use crate::ids::{OperationId, PollId, TaskId, Text};
 
 /// What came of one step, in order.
@@ -59,6 +60,15 @@ pub enum Effect {
     Forgotten(OperationId),
     /// A task is over, and with it what the driver keeps for it.
     Dropped(TaskId),
+    /// An operator's drain or pause was added or removed, or not.
+    Hold {
+        /// Which of the two.
+        hold: Hold,
+        /// Of which workers.
+        pattern: Pattern,
+        /// What came of it.
+        outcome: HoldOutcome,
+    },
     /// A worker's call is to be answered.
     Reply {
         /// The call.
@@ -141,4 +151,8 @@ pub enum Change {
     PutFinished(OperationId),
     /// The ended operation is forgotten.
     DeleteFinished(Text),
+    /// The drain or pause is in force.
+    PutHold(Hold, Pattern),
+    /// The drain or pause is in force no longer.
+    DeleteHold(Hold, Pattern),
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::holds::{Hold, Pattern};
 use crate::ids::{ActionDigest, OperationId, PollId, TaskId, Text};
 use crate::properties::{Asked, Offered};
 use crate::route::{Property, Route};
@@ -38,6 +39,10 @@ pub enum Event {
         /// What the client is told.
         reason: Text,
     },
+    /// An operator drains or pauses workers, known or yet to come. Answered by [`Effect::Hold`](crate::effect::Effect).
+    AddHold(Hold, Pattern),
+    /// An operator takes that back, by the same pattern.
+    RemoveHold(Hold, Pattern),
     /// `next_deadline` has come.
     Deadline,
 }
@@ -77,6 +82,8 @@ pub struct Poll {
 /// What a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSpec {
+    /// Its id as it sent it (Buildbarn's `worker_id`), sorted by key: what drains and pauses are matched with.
+    pub id: Vec<(Text, Text)>,
     /// Which host it belongs to; workers with the same text share capacity.
     pub host: Text,
     /// It serves instance names that start with this path.

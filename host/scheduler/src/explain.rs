@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::ids::{KindId, TaskId, Text};
+use crate::ids::{ActionDigest, HostId, KindId, TaskId, Text};
+use crate::lanes::LaneKey;
 use crate::properties::{Asked, Atom, PropertyType};
 use crate::route::{Route, SizeClass};
 use crate::scheduler::Scheduler;
 use crate::shapes::{Kind, KindKey, is_path_prefix};
-use crate::task::{Attempt, Task, TaskState};
-use crate::workers::{Host, Worker};
+use crate::task::{Attempt, TaskState};
+use crate::workers::{Host, Worker, fits};
 
 /// What keeps a worker from running an action, in the order in which it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,16 +29,24 @@ pub enum Obstacle {
     PropertyMismatch,
     /// Its host has less in all than the action asks for.
     NeverFits,
-    /// Its host runs the same action, and can't run it twice.
-    SameActionThere,
+    /// An operator has drained it.
+    Drained,
+    /// An operator has paused it, or its host has said that it is out of resources.
+    Paused,
+    /// Its host has failed too many tasks one after the other.
+    Quarantined,
     /// The action failed on its host, and there are others.
     FailedThere,
+    /// The action failed on its host, and there it is tried again only after a while.
+    BackingOff,
+    /// It runs something.
+    Busy,
+    /// Its host runs the same action, and can't run it twice.
+    SameActionThere,
     /// Its host runs as many actions as it may.
     MaxInflight,
     /// Its host has not enough left.
     NotEnoughFree,
-    /// It runs something.
-    Busy,
     /// It has not called since its last answer; it will.
     NotCalling,
     /// Nothing: it is about to be given the action, or one before it.
@@ -53,11 +62,15 @@ impl Obstacle {
             Self::OtherSizeClass => "other-size-class",
             Self::PropertyMismatch => "property-mismatch",
             Self::NeverFits => "never-fits",
-            Self::SameActionThere => "same-action-there",
+            Self::Drained => "drained",
+            Self::Paused => "paused",
+            Self::Quarantined => "quarantined",
             Self::FailedThere => "failed-there",
+            Self::BackingOff => "backing-off",
+            Self::Busy => "busy",
+            Self::SameActionThere => "same-action-there",
             Self::MaxInflight => "max-inflight",
             Self::NotEnoughFree => "not-enough-free",
-            Self::Busy => "busy",
             Self::NotCalling => "not-calling",
             Self::Nothing => "free",
         }
@@ -83,6 +96,14 @@ pub enum Reason {
     NoPropertyMatch,
     /// No host has as much in all as it asks for.
     NeverFits,
+    /// All that could run it are drained.
+    Drained,
+    /// All that could run it are drained or paused.
+    Paused,
+    /// All that could run it are drained, paused or in quarantine.
+    Quarantined,
+    /// It failed on all that could run it now, and is tried there again after a while.
+    BackingOff,
     /// All that could run it are busy.
     AllBusy,
     /// It has just come, or its turn comes next.
@@ -101,6 +122,10 @@ impl Reason {
             Self::NoSizeClass => "no-size-class",
             Self::NoPropertyMatch => "no-property-match",
             Self::NeverFits => "never-fits",
+            Self::Drained => "drained",
+            Self::Paused => "paused",
+            Self::Quarantined => "quarantined",
+            Self::BackingOff => "backing-off",
             Self::AllBusy => "all-busy",
             Self::Next => "next",
         }
@@ -108,9 +133,53 @@ impl Reason {
 
     /// No worker that is known now can ever run it.
     pub fn is_never(self) -> bool {
-        !matches!(self, Self::Running | Self::AllBusy | Self::Next)
+        match self {
+            Self::UnknownProperty
+            | Self::NoWorkerRegistered
+            | Self::NoInstanceMatch
+            | Self::NoPool
+            | Self::NoSizeClass
+            | Self::NoPropertyMatch
+            | Self::NeverFits => true,
+            Self::Running
+            | Self::Drained
+            | Self::Paused
+            | Self::Quarantined
+            | Self::BackingOff
+            | Self::AllBusy
+            | Self::Next => false,
+        }
     }
 }
+
+/// What is explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// An action that waits.
+    Queued,
+    /// One that runs, and on which host.
+    Running(Text),
+    /// One that nobody has submitted.
+    Planned,
+}
+
+/// A host whose workers match and that takes nothing now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// Its name.
+    pub host: Text,
+    /// An operator has paused it, it is out of resources, or it is in quarantine.
+    pub paused: bool,
+    /// An operator drains it.
+    pub draining: bool,
+    /// What it runs.
+    pub inflight: usize,
+    /// What it runs at most: `max_inflight_tasks`, or as many as it has workers.
+    pub inflight_max: usize,
+}
+
+/// So many such hosts are named.
+pub const UNAVAILABLE_MAX: usize = 5;
 
 /// An asked property that keeps workers out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,15 +213,15 @@ pub struct Shortage {
     pub most_total: u64,
 }
 
-/// Why an action is still queued.
+/// Why an action is still queued, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
+    /// What is explained.
+    pub subject: Subject,
     /// In one word.
     pub reason: Reason,
     /// How long ago it arrived.
     pub age: Duration,
-    /// Where it runs, if it does.
-    pub host: Option<Text>,
     /// Failed tries.
     pub attempts: Vec<Attempt>,
     /// Workers that are known.
@@ -163,6 +232,8 @@ pub struct Explanation {
     pub mismatches: Vec<Mismatch>,
     /// What there is too little of.
     pub shortages: Vec<Shortage>,
+    /// Some of the hosts that would do and take nothing now: [`UNAVAILABLE_MAX`] at most.
+    pub unavailable: Vec<Unavailable>,
     /// Tasks of its class before it; counted up to [`POSITION_MAX`].
     pub position: usize,
     /// Tasks with the same requirements that wait.
@@ -178,36 +249,96 @@ impl Scheduler {
     /// Looks at every worker once.
     pub fn explain(&self, id: TaskId) -> Option<Explanation> {
         let task = self.tasks.get(id)?;
-        let matching = Matching::of(self, task);
+        // What was accepted can be typed.
+        let asked = self.schema.action(&task.route.platform).unwrap_or_default();
+        let class = &self.index.classes[task.class];
+        let matching = Matching {
+            instance: &task.instance,
+            route: &task.route,
+            asked: &asked,
+            digest: Some(&task.digest),
+            lane: Some(&self.index.lanes[class.lane].key),
+            workers: self.workers_by_kind(),
+        };
+        let before = |t: &&TaskId| self.tasks[**t].key < task.key;
+        let subject = match task.state {
+            TaskState::Running(worker) => {
+                Subject::Running(self.fleet.hosts[self.fleet.workers[worker].host].key.clone())
+            }
+            TaskState::Queued => Subject::Queued,
+        };
+        Some(Explanation {
+            age: self.now.since(task.queued_at),
+            attempts: task.attempts.clone(),
+            position: class.queued.iter().filter(before).take(POSITION_MAX).count(),
+            alike: class.queued.len(),
+            ..self.explain_matching(&matching, subject)
+        })
+    }
+
+    /// What would become of such an action, were it submitted now. Nothing is queued.
+    ///
+    /// Looks at every worker once.
+    pub fn plan(&self, instance: &Text, route: &Route, asked: &Asked) -> Explanation {
+        let class = self.index.known_class(instance, route, asked).map(|c| &self.index.classes[c]);
+        let matching = Matching {
+            instance,
+            route,
+            asked,
+            digest: None,
+            lane: class.map(|c| &self.index.lanes[c.lane].key),
+            workers: self.workers_by_kind(),
+        };
+        let alike = class.map_or(0, |c| c.queued.len());
+        // Whoever comes last in a second is last of its priority.
+        let key = self.queue_key(self.now, route.priority, u64::MAX);
+        let queued = class.into_iter().flat_map(|c| &c.queued);
+        let before = queued.filter(|t| self.tasks[**t].key < key);
+        let position = before.take(POSITION_MAX).count();
+        Explanation { position, alike, ..self.explain_matching(&matching, Subject::Planned) }
+    }
+
+    fn explain_matching(&self, matching: &Matching<'_>, subject: Subject) -> Explanation {
         let mut counts: BTreeMap<Obstacle, usize> = BTreeMap::new();
         let mut by_kind: BTreeMap<KindId, Option<Obstacle>> = BTreeMap::new();
+        let mut hosts: BTreeMap<HostId, Taking> = BTreeMap::new();
         for worker in self.fleet.workers.values() {
             let fixed = *by_kind
                 .entry(worker.kind)
                 .or_insert_with(|| matching.fixed(&self.index.kinds[worker.kind].key));
-            let host = &self.fleet.hosts[worker.host];
-            let obstacle = fixed.unwrap_or_else(|| matching.passing(self, task, worker, host));
+            let obstacle = fixed.unwrap_or_else(|| matching.passing(self, worker));
+            if fixed.is_none() && obstacle > Obstacle::NeverFits {
+                hosts.entry(worker.host).or_default().add(obstacle);
+            }
             *counts.entry(obstacle).or_default() += 1;
         }
-        let host = match task.state {
-            TaskState::Running(worker) => Some(self.fleet.hosts[self.fleet.workers[worker].host].key.clone()),
-            TaskState::Queued => None,
-        };
+        let unavailable = hosts.iter().filter(|(_, taking)| !taking.something);
+        let unavailable = unavailable.map(|(id, taking)| taking.unavailable(&self.fleet.hosts[*id]));
         let workers = self.fleet.workers.len();
-        let class = &self.index.classes[task.class];
-        let before = |t: &&TaskId| self.tasks[**t].key < task.key;
-        Some(Explanation {
-            reason: reason(task, &matching, workers, &counts),
-            age: self.now.since(task.queued_at),
-            host,
-            attempts: task.attempts.clone(),
+        Explanation {
+            reason: match subject {
+                Subject::Running(_) => Reason::Running,
+                Subject::Queued | Subject::Planned => reason(matching, &counts),
+            },
+            subject,
+            age: Duration::ZERO,
+            attempts: Vec::new(),
             workers,
             counts: counts.into_iter().collect(),
             mismatches: matching.mismatches(self),
             shortages: matching.shortages(self),
-            position: class.queued.iter().filter(before).take(POSITION_MAX).count(),
-            alike: class.queued.len(),
-        })
+            unavailable: unavailable.take(UNAVAILABLE_MAX).collect(),
+            position: 0,
+            alike: 0,
+        }
+    }
+
+    fn workers_by_kind(&self) -> BTreeMap<KindId, usize> {
+        let mut workers = BTreeMap::new();
+        for worker in self.fleet.workers.values() {
+            *workers.entry(worker.kind).or_default() += 1;
+        }
+        workers
     }
 
     /// One queued task of each set of requirements, the longest waiting ones first, with how many are like it.
@@ -218,26 +349,48 @@ impl Scheduler {
     }
 }
 
-/// What a task asks, held against workers one thing at a time.
+/// What the workers of a host that match have in their way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taking {
+    /// One of them could take something, if not this.
+    something: bool,
+    paused: bool,
+    /// One of them is not drained.
+    not_drained: bool,
+}
+
+impl Taking {
+    fn add(&mut self, obstacle: Obstacle) {
+        use Obstacle::{Busy, Drained, MaxInflight, Paused, Quarantined};
+        self.something |= !matches!(obstacle, Drained | Paused | Quarantined | Busy | MaxInflight);
+        self.paused |= matches!(obstacle, Paused | Quarantined);
+        self.not_drained |= obstacle != Drained;
+    }
+
+    fn unavailable(self, host: &Host) -> Unavailable {
+        Unavailable {
+            host: host.key.clone(),
+            paused: self.paused,
+            draining: !self.not_drained,
+            inflight: host.running.len(),
+            inflight_max: host.max_inflight(),
+        }
+    }
+}
+
+/// What an action asks, held against workers one thing at a time.
 struct Matching<'a> {
     instance: &'a str,
     route: &'a Route,
-    asked: Asked,
+    asked: &'a Asked,
+    digest: Option<&'a ActionDigest>,
+    /// Where it waits, or would.
+    lane: Option<&'a LaneKey>,
     /// How many workers there are of each kind.
     workers: BTreeMap<KindId, usize>,
 }
 
-impl<'a> Matching<'a> {
-    fn of(scheduler: &'a Scheduler, task: &'a Task) -> Self {
-        // What was accepted can be typed.
-        let asked = scheduler.schema.action(&task.route.platform).unwrap_or_default();
-        let mut workers = BTreeMap::new();
-        for worker in scheduler.fleet.workers.values() {
-            *workers.entry(worker.kind).or_default() += 1;
-        }
-        Self { instance: &task.instance, route: &task.route, asked, workers }
-    }
-
+impl Matching<'_> {
     /// What keeps a kind of worker from it for good.
     fn fixed(&self, kind: &KindKey) -> Option<Obstacle> {
         if !is_path_prefix(&kind.prefix, self.instance) {
@@ -254,19 +407,24 @@ impl<'a> Matching<'a> {
     }
 
     /// What keeps a worker from it now.
-    fn passing(&self, scheduler: &Scheduler, task: &Task, worker: &Worker, host: &Host) -> Obstacle {
+    fn passing(&self, scheduler: &Scheduler, worker: &Worker) -> Obstacle {
         let demand = &self.asked.demand;
-        if demand.iter().zip(&host.totals).any(|(asked, total)| asked > total) {
+        let host = &scheduler.fleet.hosts[worker.host];
+        if !fits(demand, &host.totals) {
             Obstacle::NeverFits
+        } else if worker.drained {
+            Obstacle::Drained
+        } else if worker.paused {
+            Obstacle::Paused
+        } else if self.lane.is_some_and(|lane| scheduler.avoids(lane, host)) {
+            Obstacle::FailedThere
         } else if worker.run.is_some() {
             Obstacle::Busy
-        } else if host.running.contains(&task.digest) {
+        } else if self.digest.is_some_and(|d| host.running.contains(d)) {
             Obstacle::SameActionThere
-        } else if task.failed_on().contains(&host.key) && scheduler.fleet.hosts.len() > 1 {
-            Obstacle::FailedThere
         } else if !host.accepts() {
             Obstacle::MaxInflight
-        } else if demand.iter().zip(&host.free()).any(|(asked, free)| asked > free) {
+        } else if !fits(demand, &host.free()) {
             Obstacle::NotEnoughFree
         } else if worker.waiting.is_none() {
             Obstacle::NotCalling
@@ -305,7 +463,7 @@ impl<'a> Matching<'a> {
             }
         }
         let fold = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
-        let nearly = values.keys().find(|v| fold(v) == fold(&asked)).cloned();
+        let nearly = values.keys().find(|v| **v != asked && fold(v) == fold(&asked)).cloned();
         let kind = scheduler.schema.type_of(key);
         let candidates = self.candidates(scheduler).map(|(_, n)| n).sum();
         Mismatch {
@@ -346,30 +504,28 @@ fn value_of<'a>(atom: &'a Atom, key: &Text) -> Option<&'a Text> {
     }
 }
 
-fn reason(
-    task: &Task,
-    matching: &Matching<'_>,
-    workers: usize,
-    counts: &BTreeMap<Obstacle, usize>,
-) -> Reason {
-    if !task.is_queued() {
-        return Reason::Running;
-    }
+fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>) -> Reason {
     if matching.asked.atoms.iter().any(|a| matches!(a, Atom::Unknown(_))) {
         return Reason::UnknownProperty;
     }
-    if workers == 0 {
-        return Reason::NoWorkerRegistered;
-    }
     // What stops the worker that comes furthest is what stops the action.
-    match counts.keys().next_back() {
-        None => Reason::NoWorkerRegistered,
-        Some(Obstacle::OtherInstance) => Reason::NoInstanceMatch,
-        Some(Obstacle::OtherPool) => Reason::NoPool,
-        Some(Obstacle::OtherSizeClass) => Reason::NoSizeClass,
-        Some(Obstacle::PropertyMismatch) => Reason::NoPropertyMatch,
-        Some(Obstacle::NeverFits) => Reason::NeverFits,
-        Some(Obstacle::Nothing) => Reason::Next,
-        Some(_) => Reason::AllBusy,
+    let Some(furthest) = counts.keys().next_back() else { return Reason::NoWorkerRegistered };
+    match furthest {
+        Obstacle::OtherInstance => Reason::NoInstanceMatch,
+        Obstacle::OtherPool => Reason::NoPool,
+        Obstacle::OtherSizeClass => Reason::NoSizeClass,
+        Obstacle::PropertyMismatch => Reason::NoPropertyMatch,
+        Obstacle::NeverFits => Reason::NeverFits,
+        Obstacle::Drained => Reason::Drained,
+        Obstacle::Paused => Reason::Paused,
+        Obstacle::Quarantined => Reason::Quarantined,
+        Obstacle::BackingOff => Reason::BackingOff,
+        Obstacle::FailedThere
+        | Obstacle::Busy
+        | Obstacle::SameActionThere
+        | Obstacle::MaxInflight
+        | Obstacle::NotEnoughFree
+        | Obstacle::NotCalling => Reason::AllBusy,
+        Obstacle::Nothing => Reason::Next,
     }
 }

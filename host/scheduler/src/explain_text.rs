@@ -4,16 +4,25 @@
 use std::fmt::{self, Display, Write as _};
 use std::time::Duration;
 
-use crate::explain::{Explanation, Mismatch, Obstacle, POSITION_MAX, Reason, Shortage};
+use crate::explain::{Explanation, Mismatch, Obstacle, POSITION_MAX, Reason, Shortage, Subject, Unavailable};
 use crate::properties::PropertyType;
 
 impl Display for Explanation {
     /// One paragraph: what it waits for, since when, what keeps how many workers from it, and what would help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(host) = &self.host {
-            return write!(f, "running on {host}, {} after it arrived{}", seconds(self.age), Attempts(self));
+        match &self.subject {
+            Subject::Running(host) => {
+                return write!(
+                    f,
+                    "running on {host}, {} after it arrived{}",
+                    seconds(self.age),
+                    Attempts(self)
+                );
+            }
+            Subject::Queued => write!(f, "queued for {} ", seconds(self.age))?,
+            Subject::Planned => f.write_str(self.verdict().words())?,
         }
-        write!(f, "queued for {} ({}): {}", seconds(self.age), self.reason.code(), sentence(self.reason))?;
+        write!(f, "({}): {}", self.reason.code(), sentence(self.reason))?;
         if self.workers > 0 {
             let counts = self.counts.iter().map(|(o, n)| format!("{n} {}", words(*o)));
             write!(f, "; of {} known workers {}", self.workers, counts.collect::<Vec<_>>().join(", "))?;
@@ -37,12 +46,47 @@ impl Display for Explanation {
     }
 }
 
+/// What would become of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// A worker would get it at once.
+    Now,
+    /// It would wait for a worker that is known.
+    Waits,
+    /// No worker that is known could ever run it.
+    Never,
+}
+
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Now => "would run now ",
+            Self::Waits => "would wait ",
+            Self::Never => "would never run with the workers that are known ",
+        }
+    }
+}
+
 impl Explanation {
+    /// What would become of it; of what runs, that it does.
+    pub fn verdict(&self) -> Verdict {
+        match self.reason {
+            Reason::Running | Reason::Next => Verdict::Now,
+            reason if reason.is_never() => Verdict::Never,
+            _ => Verdict::Waits,
+        }
+    }
+
     /// What would let it run, where that is not waiting.
     pub fn remedy(&self) -> Option<String> {
         let list = |items: Vec<String>| items.join(", and ");
         match self.reason {
-            Reason::Running | Reason::AllBusy | Reason::Next => None,
+            Reason::Running | Reason::AllBusy | Reason::Next | Reason::BackingOff => None,
+            Reason::Drained => Some("remove the drain, or start another worker like these".to_owned()),
+            Reason::Paused => Some("remove the pause, or start another worker like these".to_owned()),
+            Reason::Quarantined => {
+                Some("repair the hosts in quarantine, or start another worker like these".to_owned())
+            }
             Reason::UnknownProperty => Some(
                 "correct the action's exec_properties, or declare the key in supported_platform_properties"
                     .to_owned(),
@@ -99,13 +143,22 @@ impl Explanation {
         if self.reason == Reason::NoPropertyMatch && lines.is_empty() {
             lines.push("No workers in capability index match required properties".to_owned());
         }
+        for u in &self.unavailable {
+            let Unavailable { host, paused, draining, inflight, inflight_max } = u;
+            lines.push(format!(
+                "Worker {host} cannot accept work: is_paused={paused}, is_draining={draining}, \
+                 inflight={inflight}/{inflight_max}"
+            ));
+        }
         for s in &self.shortages {
             let Shortage { key, asked, most_free, .. } = s;
             lines.push(format!(
                 "Property mismatch on worker property {key}. Minimum({most_free}) < Minimum({asked})"
             ));
         }
-        if self.reason == Reason::AllBusy && self.shortages.is_empty() {
+        let waits =
+            matches!(self.reason, Reason::AllBusy | Reason::Drained | Reason::Paused | Reason::Quarantined);
+        if waits && self.shortages.is_empty() {
             lines.push("All workers are fully allocated or cannot accept work".to_owned());
         }
         lines
@@ -118,9 +171,9 @@ impl Display for Mismatch {
         match self.kind {
             None => return write!(f, "'{key}' is not in supported_platform_properties"),
             Some(PropertyType::Exact) => {
-                write!(f, "{key} must be {asked:?}, which {workers} workers don't offer")?
+                write!(f, "{key} must be {asked:?}, which {} offer", Dont(*workers))?
             }
-            Some(_) => return write!(f, "{workers} workers don't have the key {key}"),
+            Some(_) => return write!(f, "{} have the key {key}", Dont(*workers)),
         }
         let values: Vec<_> = self.values.iter().map(|(v, n)| format!("{v:?} on {n}")).collect();
         match values.is_empty() {
@@ -128,8 +181,8 @@ impl Display for Mismatch {
             false => write!(f, " (offered: {})", values.join(", "))?,
         }
         match &self.nearly {
-            Some(nearly) if **nearly != **asked => write!(f, " - {nearly:?} differs only in case or spaces"),
-            _ => Ok(()),
+            Some(nearly) => write!(f, " - {nearly:?} differs only in case or spaces"),
+            None => Ok(()),
         }
     }
 }
@@ -138,6 +191,18 @@ impl Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, asked, most_free, most_total } = self;
         write!(f, "{key} {asked} is asked for, the most that a host has left is {most_free} of {most_total}")
+    }
+}
+
+/// So many workers don't.
+struct Dont(usize);
+
+impl Display for Dont {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 worker doesn't"),
+            n => write!(f, "{n} workers don't"),
+        }
     }
 }
 
@@ -187,6 +252,12 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::NoSizeClass => "no worker has its size class",
         Reason::NoPropertyMatch => "no worker has what it asks for",
         Reason::NeverFits => "it asks for more than any host has in all",
+        Reason::Drained => "every worker that could run it is drained",
+        Reason::Paused => "every worker that could run it is paused or drained",
+        Reason::Quarantined => "every worker that could run it is on a host in quarantine, paused or drained",
+        Reason::BackingOff => {
+            "it failed on every worker that could run it now, and is tried again after a pause"
+        }
         Reason::AllBusy => "every worker that could run it is busy",
         Reason::Next => "a worker is about to take it, or one before it",
     }
@@ -199,6 +270,10 @@ fn words(obstacle: Obstacle) -> &'static str {
         Obstacle::OtherSizeClass => "have another size class",
         Obstacle::PropertyMismatch => "lack a property it asks for",
         Obstacle::NeverFits => "are too small",
+        Obstacle::Drained => "are drained",
+        Obstacle::Paused => "are paused",
+        Obstacle::Quarantined => "are on a host in quarantine",
+        Obstacle::BackingOff => "are on a host where it failed and is tried again after a pause",
         Obstacle::SameActionThere => "are on a host that runs the same action",
         Obstacle::FailedThere => "are on a host where it failed",
         Obstacle::MaxInflight => "are on a host at its max_inflight_tasks",

@@ -7,7 +7,7 @@ use crate::route::SizeClass;
 use crate::scheduler::Scheduler;
 use crate::shapes::is_path_prefix;
 use crate::task::{Task, TaskState};
-use crate::workers::Worker;
+use crate::workers::{Worker, fits};
 
 impl Scheduler {
     /// Looks at everything.
@@ -117,7 +117,7 @@ impl Scheduler {
 
     /// No worker waits while a task is queued that it may run. Said once more without lanes, shapes and lists.
     fn check_nobody_waits_in_vain(&self) -> Result<(), String> {
-        for worker in self.fleet.workers.values().filter(|w| w.waiting.is_some()) {
+        for worker in self.fleet.workers.values().filter(|w| w.waiting.is_some() && !w.is_held()) {
             let could_run = |id: &TaskId| {
                 let task = &self.tasks[*id];
                 let host = &self.fleet.hosts[worker.host];
@@ -156,6 +156,11 @@ impl Scheduler {
     fn may_go_elsewhere(&self, task: &Task) -> bool {
         let failed_on = task.failed_on();
         let eligible = self.fleet.workers.values().filter(|w| self.is_eligible(w, task));
-        eligible.into_iter().any(|w| !failed_on.contains(&self.fleet.hosts[w.host].key))
+        let demand = &self.index.demands[self.index.classes[task.class].key.demand].amounts;
+        let takes = |w: &Worker| {
+            let host = &self.fleet.hosts[w.host];
+            !w.is_held() && fits(demand, &host.totals) && !failed_on.contains(&host.key)
+        };
+        eligible.into_iter().any(takes)
     }
 }

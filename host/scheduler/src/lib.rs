@@ -7,6 +7,7 @@
 //! | `clients`, `polls` | what clients and policies want; what workers say |
 //! | `lifecycle`, `attempts` | the way of a task through queues and failed tries to its end |
 //! | [`route`] | what a policy decides, as plain data |
+//! | [`holds`] | drains and pauses |
 //! | [`properties`] | the schema and its four types |
 //! | `classes`, `shapes`, `lanes`, `queue` | who can serve whom, and in which order tasks wait |
 //! | `workers`, `placement` | who is there, what is free, who runs what |
@@ -28,7 +29,8 @@ mod clients;
 pub mod effect;
 pub mod event;
 pub mod explain;
-mod explain_text;
+pub mod explain_text;
+pub mod holds;
 pub mod ids;
 pub mod invariants;
 mod lanes;

@@ -92,6 +92,7 @@ impl Scheduler {
     pub(crate) fn end_operation(&mut self, id: OperationId, task: TaskId, end: &End, out: &mut Output) {
         let Some(operation) = self.operations.get_mut(id) else { return };
         operation.task = None;
+        operation.submitted = None;
         operation.ended = Some(self.now);
         self.timers.disarm(Subject::Operation(id), &mut operation.armed);
         operation.sequence += 1;
@@ -120,6 +121,7 @@ impl Scheduler {
             name: name.clone(),
             task: None,
             priority: 0,
+            submitted: None,
             watchers: 0,
             unwatched_since: ended,
             sequence: 1,

@@ -4,9 +4,13 @@
 use crate::effect::{Change, Output, Reply};
 use crate::ids::{HostId, KindId, PollId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
+use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
 use crate::task::{QueueKey, TaskState};
 use crate::workers::{Host, Open, Run, fits};
+
+/// So many hosts are looked at before all are.
+const HOSTS_AT_A_GLANCE: usize = 64;
 
 /// A worker whose call is being answered, and the call.
 pub(crate) type Caller = (WorkerId, PollId);
@@ -125,7 +129,14 @@ impl Scheduler {
         let task = &mut self.tasks[id];
         task.state = TaskState::Running(worker);
         let demand = self.index.demands[self.index.classes[task.class].key.demand].amounts.clone();
-        let run = Run { task: Some(id), digest: task.digest.clone(), demand, stage: None, sent_again: 0 };
+        let run = Run {
+            task: Some(id),
+            digest: task.digest.clone(),
+            demand,
+            since: self.now,
+            stage: None,
+            sent_again: 0,
+        };
         let operations = task.operations.clone();
         self.fleet.start(&self.index, worker, run);
         self.call_again(worker);
@@ -137,23 +148,29 @@ impl Scheduler {
     }
 
     /// Tasks of this lane have failed on that host, and there are others for them.
-    fn avoids(&self, lane: &LaneKey, host: &Host) -> bool {
+    pub(crate) fn avoids(&self, lane: &LaneKey, host: &Host) -> bool {
         lane.avoid.contains(&host.key) && self.is_elsewhere(lane)
     }
 
-    /// Some host other than those to avoid has workers for the lane, free or not.
+    /// Some host other than those to avoid takes tasks of the lane, now or when it is free.
     fn is_elsewhere(&self, lane: &LaneKey) -> bool {
+        let demand = &self.index.demands[lane.demand].amounts;
         let kinds = lane.eligible.iter().flat_map(|s| &self.index.shapes[*s].kinds);
-        let mut hosts = kinds.flat_map(|k| &self.index.kinds[*k].hosts);
-        hosts.any(|h| {
+        let mut hosts = kinds.flat_map(|k| self.index.kinds[*k].hosts.iter().map(|h| (*k, *h)));
+        hosts.any(|(kind, host)| {
             self.index.probe();
-            !lane.avoid.contains(&self.fleet.hosts[*h].key)
+            let host = &self.fleet.hosts[host];
+            !lane.avoid.contains(&host.key) && host.serves(kind, demand)
         })
     }
 
-    /// There are more hosts of this kind than a task could have failed on: none that they serve is left with those.
-    pub(crate) fn has_many_hosts(&self, kind: KindId) -> bool {
-        self.index.kinds.get(kind).is_some_and(|k| k.hosts.len() >= self.config.max_attempts)
+    /// There are more hosts with so much of this kind than a task could have failed on: none that they serve is left
+    /// with those. `false` may also mean that it isn't seen at a glance.
+    pub(crate) fn has_many_hosts(&self, kind: KindId, totals: &Amounts) -> bool {
+        let Some(k) = self.index.kinds.get(kind) else { return false };
+        let hosts = k.hosts.iter().take(HOSTS_AT_A_GLANCE);
+        let serving = hosts.filter(|h| self.fleet.hosts[**h].serves(kind, totals));
+        serving.take(self.config.max_attempts).count() >= self.config.max_attempts
     }
 
     /// Hosts have gone: tasks that have failed on all others may go back to where they failed.

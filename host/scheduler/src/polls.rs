@@ -24,7 +24,11 @@ impl Scheduler {
                 return out.effects.push(reply(poll.poll, Reply::TooManyWorkers));
             }
             // It may bring capacity to a host whose workers wait; they are offered it with what the call brings.
-            None => self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now),
+            None => {
+                let worker = self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now);
+                self.hold_worker(worker);
+                worker
+            }
         };
         // Of two calls of one worker the older is a connection that died unnoticed.
         if let Some(old) = self.fleet.stop_waiting(&self.index, worker) {
@@ -118,8 +122,9 @@ impl Scheduler {
             out.effects.push(reply(poll.poll, Reply::Idle));
             return self.offer(host, out);
         }
-        let unanswered = self.share_out(host, Some((worker, poll.poll)), out);
-        if unanswered.is_none() {
+        if self.fleet.workers[worker].is_held() {
+            self.offer(host, out);
+        } else if self.share_out(host, Some((worker, poll.poll)), out).is_none() {
             return;
         }
         if poll.wait_until > self.now {
@@ -142,7 +147,8 @@ impl Scheduler {
             return;
         }
         let demand = Amounts::from_elem(0, host.totals.len());
-        let run = Run { task: None, digest: digest.clone(), demand, stage: None, sent_again: 0 };
+        let run =
+            Run { task: None, digest: digest.clone(), demand, since: self.now, stage: None, sent_again: 0 };
         self.fleet.start(&self.index, worker, run);
     }
 
@@ -190,7 +196,7 @@ impl Scheduler {
         if let Some(host) = gone.host {
             self.offer(host, out);
         }
-        if gone.last_of_kind && !self.has_many_hosts(gone.kind) {
+        if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);
         }
         if let Some(task) = again {

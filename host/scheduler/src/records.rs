@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::holds::{Hold, Pattern};
 use crate::ids::{ActionDigest, OperationId, TaskId, Text};
 use crate::properties::Schema;
 use crate::route::Route;
@@ -39,6 +40,28 @@ pub struct FinishedRecord {
     pub name: Text,
     /// When it ended.
     pub ended: Time,
+}
+
+/// A drain or pause, as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldRecord {
+    /// Which of the two.
+    pub hold: Hold,
+    /// Of which workers.
+    pub pattern: Pattern,
+    /// Since when.
+    pub since: Time,
+}
+
+/// All that was written down.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Tasks in flight, in any order.
+    pub tasks: Vec<TaskRecord>,
+    /// Ended operations that were still remembered, in any order.
+    pub finished: Vec<FinishedRecord>,
+    /// Drains and pauses, in any order. All of them are restored, whatever the bound on them.
+    pub holds: Vec<HoldRecord>,
 }
 
 /// A restored task or operation, so that the driver can put its own part beside it.
@@ -80,11 +103,12 @@ impl Scheduler {
         config: Config,
         schema: Arc<Schema>,
         now: Time,
-        mut tasks: Vec<TaskRecord>,
-        mut finished: Vec<FinishedRecord>,
+        records: Records,
     ) -> (Self, Vec<Restored>, Vec<(TaskRecord, String)>) {
+        let Records { mut tasks, mut finished, holds } = records;
         let mut scheduler = Self::new(config, schema);
         scheduler.now = now;
+        scheduler.holds = holds.into_iter().map(|r| ((r.hold, r.pattern), r.since.min(now))).collect();
         let (mut restored, mut refused) = (Vec::new(), Vec::new());
         tasks.sort_by_key(|r| r.sequence);
         for record in tasks {
@@ -129,7 +153,7 @@ impl Scheduler {
         }
         let task = self.add_task(task);
         for (name, priority) in &record.operations {
-            let operation = self.add_operation(task, name.clone(), *priority);
+            let operation = self.add_operation(task, name.clone(), *priority, record.route.clone());
             // Nobody listens to it yet.
             self.unwatch(operation);
         }

@@ -9,6 +9,7 @@ use slotmap::SlotMap;
 use crate::classes::{Bounds, Index};
 use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
+use crate::holds::{Hold, Pattern};
 use crate::ids::{Map, OperationId, PollId, TaskId, Text};
 use crate::properties::Schema;
 use crate::task::{Operation, ShareKey, Task};
@@ -37,6 +38,8 @@ pub struct Config {
     pub demands_max: usize,
     /// Workers at most.
     pub workers_max: usize,
+    /// Drains and pauses at most. What it costs to register a worker grows with them.
+    pub holds_max: usize,
 }
 
 impl Default for Config {
@@ -51,6 +54,7 @@ impl Default for Config {
             classes_max: 200_000,
             demands_max: 64,
             workers_max: 100_000,
+            holds_max: 1_000,
         }
     }
 }
@@ -70,6 +74,8 @@ pub struct Scheduler {
     pub(crate) queued_by_arrival: BTreeMap<u64, TaskId>,
     pub(crate) index: Index,
     pub(crate) fleet: Fleet,
+    /// Drains and pauses, and since when they are in force.
+    pub(crate) holds: BTreeMap<(Hold, Pattern), Time>,
     pub(crate) timers: Timers,
     /// Ended operations, oldest first.
     pub(crate) finished: VecDeque<(Time, OperationId)>,
@@ -91,6 +97,7 @@ impl Scheduler {
             queued_by_arrival: BTreeMap::new(),
             index: Index::new(bounds),
             fleet: Fleet::default(),
+            holds: BTreeMap::new(),
             timers: Timers::default(),
             finished: VecDeque::new(),
             next_sequence: 0,
@@ -113,6 +120,8 @@ impl Scheduler {
                     self.end_task(task, &End::Refused(reason), out);
                 }
             }
+            Event::AddHold(hold, pattern) => self.add_hold(hold, pattern, out),
+            Event::RemoveHold(hold, pattern) => self.remove_hold(hold, pattern, out),
             Event::Deadline => {}
         }
         self.deadlines(out);

@@ -124,6 +124,9 @@ pub struct Operation {
     pub task: Option<TaskId>,
     /// What this client asked for: the task runs by the smallest of them.
     pub priority: i32,
+    /// What this client's submission was routed to: says for which invocation it is. After a restart it is its task's
+    /// route, and when it has ended there is none.
+    pub submitted: Option<Arc<Route>>,
     /// Streams that listen now.
     pub watchers: u32,
     /// Since when nobody listens.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::sync::Arc;
+
 use slotmap::SlotMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -36,7 +38,9 @@ pub(crate) struct Host {
 #[derive(Clone, Debug, Default)]
 struct OfKind {
     workers: usize,
-    /// Those that wait for work, longest waiting first.
+    /// Those of them that are drained or paused.
+    held: usize,
+    /// Those that wait for work and may get some, longest waiting first.
     idle: BTreeSet<(u64, WorkerId)>,
 }
 
@@ -44,12 +48,15 @@ struct OfKind {
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(crate) key: Text,
+    pub(crate) spec: Arc<WorkerSpec>,
     pub(crate) host: HostId,
     pub(crate) kind: KindId,
-    /// What it advertises of each `minimum` key.
-    totals: Amounts,
+    /// An operator's pattern matches it: it gets nothing new.
+    pub(crate) drained: bool,
+    /// The same, of a pause.
+    pub(crate) paused: bool,
     pub(crate) run: Option<Run>,
-    /// The call that waits for work, and the place in `OfKind::idle`.
+    /// The call that waits for work, and the place in `OfKind::idle`, where it is unless it is held.
     pub(crate) waiting: Option<(PollId, u64)>,
     /// When it must have called, or its waiting call be answered.
     pub(crate) deadline: Time,
@@ -64,6 +71,8 @@ pub(crate) struct Run {
     pub(crate) task: Option<TaskId>,
     pub(crate) digest: ActionDigest,
     pub(crate) demand: Amounts,
+    /// When it was given, or found.
+    pub(crate) since: Time,
     /// `None`: the worker has not said yet that it has the task.
     pub(crate) stage: Option<Stage>,
     /// How often the task was sent again.
@@ -91,8 +100,10 @@ pub(crate) struct Gone {
     /// Its host, unless the worker was the last there.
     pub(crate) host: Option<HostId>,
     pub(crate) kind: KindId,
-    /// It was the last of its kind on its host.
-    pub(crate) last_of_kind: bool,
+    /// What its host had in all.
+    pub(crate) totals: Amounts,
+    /// Its host no longer serves what it served.
+    pub(crate) serves_less: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -107,6 +118,13 @@ pub(crate) struct Fleet {
     pub(crate) open: Map<ShapeId, BTreeMap<Amounts, BTreeSet<Open>>>,
     /// Counts uses and waits.
     clock: u64,
+}
+
+impl Worker {
+    /// It gets nothing new.
+    pub(crate) fn is_held(&self) -> bool {
+        self.drained || self.paused
+    }
 }
 
 impl Host {
@@ -133,6 +151,24 @@ impl Host {
     /// The worker of a kind that waits longest.
     pub(crate) fn idle_of(&self, kind: KindId) -> Option<WorkerId> {
         self.kinds.get(&kind)?.idle.first().map(|(_, w)| *w)
+    }
+
+    /// Workers that it has.
+    pub(crate) fn workers(&self) -> usize {
+        self.kinds.values().map(|of| of.workers).sum()
+    }
+
+    /// So many tasks it runs at once at most.
+    pub(crate) fn max_inflight(&self) -> usize {
+        match self.max_inflight {
+            0 => self.workers(),
+            n => n as usize,
+        }
+    }
+
+    /// It takes tasks that take so much and that workers of that kind may run, now or when it is free.
+    pub(crate) fn serves(&self, kind: KindId, demand: &Amounts) -> bool {
+        self.kinds.get(&kind).is_some_and(|of| of.workers > of.held) && fits(demand, &self.totals)
     }
 
     fn listing(&self, index: &Index, id: HostId) -> SmallVec<[Listed; 1]> {
@@ -167,7 +203,7 @@ impl Fleet {
         &mut self,
         index: &mut Index,
         key: &Text,
-        spec: &WorkerSpec,
+        spec: &Arc<WorkerSpec>,
         now: Time,
     ) -> WorkerId {
         let kind = index.kind(KindKey {
@@ -179,9 +215,11 @@ impl Fleet {
         let host_id = self.host(spec);
         let id = self.workers.insert(Worker {
             key: key.clone(),
+            spec: spec.clone(),
             host: host_id,
             kind,
-            totals: spec.offered.totals.clone(),
+            drained: false,
+            paused: false,
             run: None,
             waiting: None,
             deadline: now,
@@ -223,10 +261,18 @@ impl Fleet {
         let worker = self.workers.remove(id)?;
         self.worker_by_key.remove(&worker.key);
         let host = &mut self.hosts[worker.host];
-        decrement(&mut host.advertised, &worker.totals, |n| n);
+        let totals = host.totals.clone();
+        let served = host.serves(worker.kind, &totals);
+        decrement(&mut host.advertised, &worker.spec.offered.totals, |n| n);
         host.count_totals();
+        if worker.is_held()
+            && let Some(of) = host.kinds.get_mut(&worker.kind)
+        {
+            of.held -= 1;
+        }
         let last_of_kind = decrement(&mut host.kinds, &worker.kind, |of| &mut of.workers);
         let last_of_host = host.kinds.is_empty();
+        let serves_less = served && !host.serves(worker.kind, &totals);
         if last_of_kind {
             let hosts = &mut index.kinds[worker.kind].hosts;
             hosts.remove(&worker.host);
@@ -239,7 +285,7 @@ impl Fleet {
             self.host_by_key.remove(&host.key);
         }
         let host = (!last_of_host).then_some(worker.host);
-        Some(Gone { host, kind: worker.kind, last_of_kind })
+        Some(Gone { host, kind: worker.kind, totals, serves_less })
     }
 
     // === Waiting ===
@@ -250,8 +296,32 @@ impl Fleet {
         worker.waiting = Some((poll, self.clock));
         worker.deadline = until;
         self.worker_by_poll.insert(poll, id);
+        if worker.is_held() {
+            return;
+        }
         let (host, kind) = (worker.host, worker.kind);
         self.hosts[host].kinds.entry(kind).or_default().idle.insert((self.clock, id));
+        self.relist(index, host);
+    }
+
+    /// Drains or pauses a worker, or lets it go. Its call waits on.
+    pub(crate) fn hold(&mut self, index: &Index, id: WorkerId, drained: bool, paused: bool) {
+        let worker = &mut self.workers[id];
+        let was_held = worker.is_held();
+        (worker.drained, worker.paused) = (drained, paused);
+        if was_held == worker.is_held() {
+            return;
+        }
+        let place = worker.waiting.map(|(_, since)| (since, id));
+        let host = worker.host;
+        let of = self.hosts[host].kinds.entry(worker.kind).or_default();
+        if was_held {
+            of.held -= 1;
+            of.idle.extend(place);
+        } else {
+            of.held += 1;
+            place.map(|p| of.idle.remove(&p));
+        }
         self.relist(index, host);
     }
 
@@ -354,7 +424,7 @@ impl Fleet {
         let runs = || workers().filter_map(|(_, w)| w.run.as_ref());
         for (i, used) in host.used.iter().enumerate() {
             let sum = runs().map(|r| r.demand[i]).sum::<u64>();
-            let total = workers().map(|(_, w)| w.totals[i]).max().unwrap_or(0);
+            let total = workers().map(|(_, w)| w.spec.offered.totals[i]).max().unwrap_or(0);
             if (sum, total) != (*used, host.totals[i]) {
                 return Err(format!("host {} uses {sum} of {total}: {host:?}", host.key));
             }
@@ -362,11 +432,12 @@ impl Fleet {
         if runs().count() != host.running.len() || !runs().all(|r| host.running.contains(&r.digest)) {
             return Err(format!("host {} runs a digest twice, or one it doesn't know: {host:?}", host.key));
         }
-        let count = |kind, waiting: bool| {
-            workers().filter(|(_, w)| w.kind == kind && (!waiting || w.waiting.is_some())).count()
-        };
         for (kind, of) in &host.kinds {
-            if of.workers != count(*kind, false) || of.idle.len() != count(*kind, true) || of.workers == 0 {
+            let count =
+                |what: fn(&Worker) -> bool| workers().filter(|(_, w)| w.kind == *kind && what(w)).count();
+            let counted =
+                [count(|_| true), count(Worker::is_held), count(|w| w.waiting.is_some() && !w.is_held())];
+            if counted != [of.workers, of.held, of.idle.len()] || of.workers == 0 {
                 return Err(format!("host {} counts its workers wrongly: {host:?}", host.key));
             }
         }

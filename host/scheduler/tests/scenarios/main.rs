@@ -4,6 +4,8 @@
 
 mod attempts;
 mod clients;
+mod explain;
+mod holds;
 mod hosts;
 mod limits;
 mod matching;

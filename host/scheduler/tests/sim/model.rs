@@ -153,6 +153,7 @@ impl Model {
                     ensure!(self.tasks.remove(task).is_some(), "{task:?} is dropped twice");
                     self.running.remove(task);
                 }
+                Effect::Hold { .. } => {}
                 Effect::Reply { poll, reply } => {
                     assigned.extend(self.reply(now, event, *poll, *reply, core, config)?);
                 }

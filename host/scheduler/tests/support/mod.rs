@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use pointsman_scheduler::effect::{Change, Effect, End, Output, Refusal, Reply};
 use pointsman_scheduler::event::{Event, Poll, Report, Stage, Submit, Verdict, WorkerSpec};
+use pointsman_scheduler::explain::Explanation;
+use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
 use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
-use pointsman_scheduler::records::{FinishedRecord, TaskRecord};
+use pointsman_scheduler::records::{FinishedRecord, HoldRecord, Records, TaskRecord};
 use pointsman_scheduler::route::{Property, Route, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::time::Time;
@@ -126,10 +128,17 @@ impl Worker {
     pub fn host(&self) -> &str {
         self.key.split('/').next().unwrap()
     }
+    /// `host` and, if it has one, `thread`.
+    pub fn id(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut id = vec![("host".into(), self.host().into())];
+        id.extend(self.key.split('/').nth(1).map(|thread| ("thread".into(), thread.into())));
+        id
+    }
     /// The specification, typed once: workers that are kept should call it before they are cloned.
     pub fn spec(&mut self, schema: &Schema) -> Arc<WorkerSpec> {
         let spec = self.spec.take().unwrap_or_else(|| {
             Arc::new(WorkerSpec {
+                id: self.id(),
                 host: self.host().into(),
                 instance_name_prefix: self.prefix.clone(),
                 properties: self.properties.clone(),
@@ -148,6 +157,7 @@ impl Worker {
 pub struct Store {
     pub tasks: BTreeMap<u64, TaskRecord>,
     pub finished: BTreeMap<Arc<str>, FinishedRecord>,
+    pub holds: BTreeMap<(Hold, Pattern), HoldRecord>,
 }
 
 impl Store {
@@ -166,6 +176,11 @@ impl Store {
                     }
                 }
                 Change::DeleteFinished(name) => _ = self.finished.remove(name),
+                Change::PutHold(hold, pattern) => {
+                    let record = scheduler.hold_record(*hold, pattern).unwrap();
+                    self.holds.insert((*hold, pattern.clone()), record);
+                }
+                Change::DeleteHold(hold, pattern) => _ = self.holds.remove(&(*hold, pattern.clone())),
             }
         }
     }
@@ -177,9 +192,12 @@ impl Store {
         now: Time,
     ) -> (Scheduler, Vec<(TaskRecord, String)>) {
         // Newest first: the order in which records come must not matter.
-        let tasks = self.tasks.values().rev().cloned().collect();
-        let finished = self.finished.values().cloned().collect();
-        let (scheduler, _, refused) = Scheduler::restore(config, schema.clone(), now, tasks, finished);
+        let records = Records {
+            tasks: self.tasks.values().rev().cloned().collect(),
+            finished: self.finished.values().cloned().collect(),
+            holds: self.holds.values().rev().cloned().collect(),
+        };
+        let (scheduler, _, refused) = Scheduler::restore(config, schema.clone(), now, records);
         (scheduler, refused)
     }
 }
@@ -378,6 +396,36 @@ impl World {
             .collect()
     }
 
+    // === Operators ===
+
+    pub fn hold(&mut self, hold: Hold, pattern: &[(&str, &str)]) -> HoldOutcome {
+        self.step(Event::AddHold(hold, self::pattern(pattern)));
+        self.outcome()
+    }
+
+    pub fn let_go(&mut self, hold: Hold, pattern: &[(&str, &str)]) -> HoldOutcome {
+        self.step(Event::RemoveHold(hold, self::pattern(pattern)));
+        self.outcome()
+    }
+
+    fn outcome(&self) -> HoldOutcome {
+        let Effect::Hold { outcome, .. } = &self.effects[0] else { panic!("{:?}", self.effects) };
+        *outcome
+    }
+
+    /// Why an operation's action is where it is.
+    pub fn why(&self, operation: OperationId) -> Explanation {
+        let explanation = self.core.explain(self.task(operation)).unwrap();
+        let counted: usize = explanation.counts.iter().map(|(_, n)| n).sum();
+        assert_eq!(counted, explanation.workers, "the counts don't add up");
+        explanation
+    }
+
+    pub fn plan(&self, ask: &Ask) -> Explanation {
+        let asked = self.schema.action(&ask.route.platform).unwrap();
+        self.core.plan(&ask.instance, &ask.route, &asked)
+    }
+
     // === Time ===
 
     /// Lets time pass, from deadline to deadline.
@@ -401,6 +449,10 @@ impl World {
         self.core = core;
         self.core.check().unwrap();
     }
+}
+
+pub fn pattern(entries: &[(&str, &str)]) -> Pattern {
+    Pattern::new(entries.iter().map(|(k, v)| ((*k).into(), (*v).into())))
 }
 
 pub fn name(digest: &ActionDigest) -> String {

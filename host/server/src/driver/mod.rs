@@ -356,7 +356,7 @@ impl Core {
         let mut deliveries = Vec::with_capacity(effects.len());
         for effect in effects {
             match effect {
-                Effect::Submitted { .. } | Effect::Refused(_) => {}
+                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } => {}
                 Effect::Stage { operation, task, sequence, stage } => {
                     deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
                 }

@@ -138,6 +138,7 @@ impl Inner {
         // A worker whose id has none of the configured keys is a host of its own.
         let host = if host.is_empty() { id.clone() } else { host };
         Ok(WorkerSpec {
+            id: id.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
             host: json(&host).into(),
             instance_name_prefix: request.instance_name_prefix.as_str().into(),
             properties,
