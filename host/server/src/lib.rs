@@ -1,8 +1,10 @@
 //! Pointsman's server: configuration, wiring, gRPC services and the command line. `main.rs` is a thin caller.
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod driver;
+pub mod match_log;
 pub mod reroute;
 pub mod rev2;
 pub mod routing;

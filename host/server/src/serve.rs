@@ -15,6 +15,7 @@ use pointsman_proto::rev2::action_cache_server::ActionCacheServer;
 use pointsman_proto::rev2::capabilities_server::CapabilitiesServer;
 use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressableStorageServer;
 use pointsman_proto::rev2::execution_server::ExecutionServer;
+use pointsman_proto::v1::admin_server::AdminServer;
 use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
 use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, Storage};
 use pointsman_worker::WorkerConfig;
@@ -23,8 +24,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::server::TcpIncoming;
 
+use crate::admin::AdminService;
 use crate::config::{self, Config};
 use crate::driver::Driver;
+use crate::match_log;
 use crate::reroute;
 use crate::rev2::action_cache::ActionCacheService;
 use crate::rev2::bytestream::ByteStreamService;
@@ -89,6 +92,9 @@ impl Server {
         let (stop, stop_worker, tasks) =
             (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         tasks.spawn(driver.clone().run_timer(stop.clone()));
+        if let Some(interval) = config.worker_match_logging_interval {
+            tasks.spawn(match_log::run(driver.clone(), interval, stop.clone()));
+        }
         tasks.spawn(reroute::run(driver.clone(), router.clone(), generation, stop.clone()));
 
         let (health, health_service) = tonic_health::server::health_reporter();
@@ -128,6 +134,7 @@ impl Server {
                 ActionCacheServer::new(ActionCacheService::new(storage)).max_decoding_message_size(limit),
             )
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
+            .add_service(AdminServer::new(AdminService::new(driver.clone())))
             .add_service(health_service)
             .add_service(reflection()?);
         let until = stop.clone();

@@ -1,6 +1,7 @@
 //! The server in this process, with a fake client and fake workers: what goes over the wire, and what comes of it.
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod execution;
 mod policies;
 mod refusals;

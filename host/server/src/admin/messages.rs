@@ -1,14 +1,17 @@
 //! The core's views as messages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_proto::rev2::platform;
+use pointsman_proto::v1;
 use pointsman_proto::v1::explanation::mismatch::Value;
 use pointsman_proto::v1::explanation::{Attempt, Count, Mismatch, Shortage};
-use pointsman_proto::v1;
-use pointsman_scheduler::explain::Explanation;
+use pointsman_scheduler::event::Stage;
+use pointsman_scheduler::explain::{Explanation, Subject};
 use pointsman_scheduler::properties::PropertyType;
 use pointsman_scheduler::route::Property;
+use pointsman_scheduler::views::{Activity, WorkerView};
 
 /// An explanation, without the name and the decision of its operation.
 pub fn explanation(e: &Explanation) -> v1::Explanation {
@@ -16,9 +19,16 @@ pub fn explanation(e: &Explanation) -> v1::Explanation {
         reason: e.reason.code().to_owned(),
         text: e.to_string(),
         age_ms: ms(e.age),
-        host: e.host.as_deref().unwrap_or_default().to_owned(),
+        host: match &e.subject {
+            Subject::Running(host) => host.to_string(),
+            Subject::Queued | Subject::Planned => String::new(),
+        },
         workers: count(e.workers),
-        counts: e.counts.iter().map(|(o, n)| Count { obstacle: o.code().to_owned(), workers: count(*n) }).collect(),
+        counts: e
+            .counts
+            .iter()
+            .map(|(o, n)| Count { obstacle: o.code().to_owned(), workers: count(*n) })
+            .collect(),
         mismatches: e.mismatches.iter().map(mismatch).collect(),
         shortages: e
             .shortages
@@ -68,17 +78,62 @@ fn mismatch(m: &pointsman_scheduler::explain::Mismatch) -> Mismatch {
 }
 
 /// Properties as REv2 has them.
-pub fn properties(properties: &[Property]) -> Vec<platform::Property> {
+pub(super) fn properties(properties: &[Property]) -> Vec<platform::Property> {
     let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
     properties.iter().map(property).collect()
 }
 
 /// A number of things; there are not four thousand million of anything here.
-pub fn count(n: usize) -> u32 {
+pub(super) fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 /// A length of time, in milliseconds.
-pub fn ms(d: Duration) -> u64 {
+pub(super) fn ms(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A worker.
+pub(super) fn worker(view: &WorkerView) -> v1::list_workers_response::Worker {
+    let (state, operation, stage, since) = match &view.activity {
+        Activity::Waiting => ("waiting", None, "", Duration::ZERO),
+        Activity::NotCalling => ("not-calling", None, "", Duration::ZERO),
+        Activity::Executing { operation, stage, since } => {
+            let stage = match stage {
+                None => "",
+                Some(Stage::Started) => "started",
+                Some(Stage::FetchingInputs) => "fetching-inputs",
+                Some(Stage::Running) => "running",
+                Some(Stage::UploadingOutputs) => "uploading-outputs",
+            };
+            ("executing", operation.as_deref(), stage, *since)
+        }
+    };
+    let text = |t: &Option<Arc<str>>| t.as_deref().unwrap_or_default().to_owned();
+    v1::list_workers_response::Worker {
+        id: view.spec.id.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        host: view.spec.host.to_string(),
+        instance_name_prefix: view.spec.instance_name_prefix.to_string(),
+        platform: properties(&view.spec.properties),
+        size_class: view.spec.size_class,
+        pool: view.spec.pool.to_string(),
+        state: state.to_owned(),
+        operation_name: operation.unwrap_or_default().to_owned(),
+        drained: view.drained,
+        paused: text(&view.paused),
+        quarantined: text(&view.quarantined),
+        amounts: view
+            .amounts
+            .iter()
+            .map(|a| v1::list_workers_response::Amount {
+                key: a.key.to_string(),
+                free: a.free,
+                total: a.total,
+            })
+            .collect(),
+        inflight: count(view.inflight),
+        inflight_max: count(view.inflight_max),
+        stage: stage.to_owned(),
+        executing_ms: ms(since),
+    }
 }

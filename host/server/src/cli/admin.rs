@@ -139,7 +139,8 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
         }
         AdminCommand::Queue { limit, target } => {
             let mut client = connect(&target).await?;
-            let answer = client.list_queue(v1::ListQueueRequest { limit }).await.map_err(refused)?.into_inner();
+            let answer =
+                client.list_queue(v1::ListQueueRequest { limit }).await.map_err(refused)?.into_inner();
             show(&target, &answer, queue_table)?;
         }
         AdminCommand::Workers { target } => {
@@ -170,28 +171,38 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
 async fn hold(kind: hold::Kind, args: HoldArgs) -> Result<(), Failure> {
     let HoldArgs { pattern, remove, list, target, .. } = args;
     let mut client = connect(&target).await?;
-    let hold = Some(Hold { kind: kind.into(), worker_id_pattern: pattern.into_iter().collect() });
-    let text = |verb: &str, workers: u32| format!("{verb}; {workers} workers match now");
+    let hold =
+        Hold { kind: kind.into(), worker_id_pattern: pattern.into_iter().collect(), ..Hold::default() };
+    let hold = Some(hold);
     if list {
         let answer = client.list_holds(v1::ListHoldsRequest {}).await.map_err(refused)?.into_inner();
         show(&target, &answer, |a| {
             let holds = a.holds.iter().filter(|h| h.kind() == kind);
-            holds.map(|h| id_text(&h.worker_id_pattern)).collect::<Vec<_>>().join("\n")
+            let row = |h: &Hold| {
+                format!(
+                    "{}: {} workers match, {} run something",
+                    id_text(&h.worker_id_pattern),
+                    h.workers,
+                    h.busy
+                )
+            };
+            holds.map(row).collect::<Vec<_>>().join("\n")
         })
     } else if remove {
         let answer = client.remove_hold(v1::RemoveHoldRequest { hold }).await.map_err(refused)?.into_inner();
-        show(&target, &answer, |a| text("ended", a.workers))
+        show(&target, &answer, |a| a.text.clone())
     } else {
         let answer = client.add_hold(v1::AddHoldRequest { hold }).await.map_err(refused)?.into_inner();
-        show(&target, &answer, |a| text("in force", a.workers))
+        show(&target, &answer, |a| a.text.clone())
     }
 }
 
 async fn connect(target: &Target) -> Result<Client, Failure> {
     let rest = target.server.strip_prefix("grpc://").unwrap_or(&target.server);
     let url = if rest.contains("://") { rest.to_owned() } else { format!("http://{rest}") };
-    let endpoint = Endpoint::from_shared(url)
-        .map_err(|e| Failure::Usage(format!("--server {}: {e}; give HOST:PORT or grpc://HOST:PORT", target.server)))?;
+    let endpoint = Endpoint::from_shared(url).map_err(|e| {
+        Failure::Usage(format!("--server {}: {e}; give HOST:PORT or grpc://HOST:PORT", target.server))
+    })?;
     let channel = endpoint.connect().await;
     Ok(AdminClient::new(channel.with_context(|| format!("no scheduler answers at {}", target.server))?))
 }
@@ -236,7 +247,11 @@ fn queue_table(answer: &v1::ListQueueResponse) -> String {
 fn workers_table(workers: &[Worker]) -> String {
     let row = |w: &Worker| {
         let mut state = w.state.clone();
-        for (held, word) in [(w.drained, "drained"), (w.paused, "paused"), (!w.quarantined.is_empty(), "quarantined")] {
+        for (held, word) in [
+            (w.drained, "drained"),
+            (!w.paused.is_empty(), "paused"),
+            (!w.quarantined.is_empty(), "quarantined"),
+        ] {
             if held {
                 state = format!("{state}, {word}");
             }

@@ -1,5 +1,6 @@
 //! The command line: parsing and printing, nothing else. One file per subcommand.
 
+mod admin;
 mod config;
 mod logging;
 mod pairs;
@@ -46,6 +47,8 @@ enum Command {
     /// Look at configurations.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    #[command(flatten)]
+    Admin(admin::AdminCommand),
     /// Build and look at policies.
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
@@ -111,7 +114,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     }
     match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(Failure::Usage(text)) => {
             eprintln!("{text}");
             ExitCode::from(EXIT_USAGE)
@@ -127,15 +130,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Worker(args) => worker::run(args),
-        Command::Config(command) => config::run(command),
-        Command::Policy(command) => policy::run(command),
+        Command::Serve(args) => serve::run(args)?,
+        Command::Worker(args) => worker::run(args)?,
+        Command::Config(command) => config::run(command)?,
+        Command::Policy(command) => policy::run(command)?,
+        Command::Admin(command) => return admin::run(command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "pointsman", &mut std::io::stdout());
-            Ok(())
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
