@@ -1,9 +1,65 @@
-//! What failed tries are called.
+//! How often a task is tried, what failed tries are called, and how long it rests between them.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use crate::ids::Text;
-use crate::task::Attempt;
+use smallvec::SmallVec;
+
+use crate::effect::Output;
+use crate::health::doubled;
+use crate::ids::{TaskId, Text};
+use crate::scheduler::{Config, Scheduler};
+use crate::task::{Attempt, Failure, Task};
+use crate::time::Time;
+use crate::timers::Subject;
+
+/// How often a task is tried for each thing that may go wrong; each at least 1. `Config::max_attempts` bounds their sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budgets {
+    /// The worker disappeared.
+    pub lost: usize,
+    /// The worker was given the task and did something else.
+    pub given_back: usize,
+    /// The worker reported an error that is not the action's.
+    pub reported: usize,
+}
+
+impl Budgets {
+    fn of(&self, failure: Failure) -> usize {
+        match failure {
+            Failure::Lost => self.lost,
+            Failure::GivenBack => self.given_back,
+            Failure::Reported => self.reported,
+        }
+    }
+}
+
+/// Hosts that take a task only if there are no others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Avoid {
+    /// Sorted.
+    pub(crate) hosts: SmallVec<[Text; 2]>,
+    /// Not even then: the task rests before it goes there again.
+    pub(crate) always: bool,
+}
+
+impl Avoid {
+    pub(crate) fn contains(&self, host: &Text) -> bool {
+        self.hosts.contains(host)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+}
+
+/// It is not tried again.
+pub(crate) fn used_up(config: &Config, attempts: &[Attempt]) -> bool {
+    let of = |failure| attempts.iter().filter(|a| a.failure == failure).count();
+    let over = |failure| of(failure) >= config.budgets.of(failure).max(1);
+    attempts.len() >= config.max_attempts
+        || [Failure::Lost, Failure::GivenBack, Failure::Reported].into_iter().any(over)
+}
 
 /// One text that names each attempt.
 pub(crate) fn gave_up(attempts: &[Attempt]) -> Text {
@@ -13,4 +69,66 @@ pub(crate) fn gave_up(attempts: &[Attempt]) -> Text {
         _ = write!(text, "; attempt {} on {}: {}", i + 1, attempt.host, attempt.cause);
     }
     text.into()
+}
+
+/// Until when a task rests before it goes where it failed.
+fn rests_until(config: &Config, attempts: &[Attempt], now: Time) -> Option<Time> {
+    let last = attempts.last()?;
+    let times = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+    let rest: Duration = doubled(config.retry_backoff, times, config.retry_backoff_max);
+    // A clock that was set back must not make it rest for longer.
+    Some(last.ended.min(now) + rest).filter(|until| *until > now)
+}
+
+impl Task {
+    /// Hosts where it has failed, and whether it rests.
+    pub(crate) fn avoid(&self) -> Avoid {
+        let mut hosts: SmallVec<[Text; 2]> = self.attempts.iter().map(|a| a.host.clone()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        Avoid { always: self.rests, hosts }
+    }
+}
+
+impl Scheduler {
+    /// A task that is not in a queue has failed once more, or comes from a record: it avoids where it failed, and rests.
+    pub(crate) fn avoid_where_it_failed(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id];
+        self.timers.disarm(Subject::Task(id), &mut task.armed);
+        let until = rests_until(&self.config, &task.attempts, self.now);
+        task.rests = until.is_some();
+        if let Some(until) = until {
+            self.timers.arm(Subject::Task(id), &mut task.armed, until);
+        }
+        self.reclass(id);
+    }
+
+    /// Gives a task that is not in a queue the class that avoids what it avoids.
+    fn reclass(&mut self, id: TaskId) {
+        let task = &self.tasks[id];
+        let class = self.index.class_avoiding(task.class, task.avoid());
+        self.set_class(id, class);
+    }
+
+    /// The task has rested.
+    pub(crate) fn task_due(&mut self, id: TaskId, out: &mut Output) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        (task.armed, task.rests) = (None, false);
+        if !task.is_queued() {
+            return self.reclass(id);
+        }
+        self.dequeue(id);
+        self.reclass(id);
+        self.enqueue(id);
+        self.place(id, out);
+    }
+
+    /// A worker was out of resources when it was given a task. `true`: that is not held against the task, which is so
+    /// only so many times.
+    pub(crate) fn forgives_exhaustion(&mut self, id: TaskId) -> bool {
+        let task = &mut self.tasks[id];
+        let forgives = task.exhausted < self.config.exhausted_max;
+        task.exhausted += u32::from(forgives);
+        forgives
+    }
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use slotmap::{Key as _, SecondaryMap, SlotMap};
 use smallvec::SmallVec;
 
+use crate::attempts::Avoid;
 use crate::effect::Refusal;
 use crate::ids::{AtomId, ClassId, DemandId, KindId, LaneId, Map, ShapeId, TaskId, Text};
 use crate::lanes::{Lane, LaneKey, Waiting};
@@ -27,8 +28,8 @@ pub(crate) struct ClassKey {
     /// `None`: any.
     pub(crate) size_class: Option<u32>,
     pub(crate) pool: Option<Text>,
-    /// Hosts where its tasks have failed, sorted.
-    pub(crate) avoid: SmallVec<[Text; 2]>,
+    /// Hosts where its tasks have failed.
+    pub(crate) avoid: Avoid,
 }
 
 /// Tasks with one set of requirements.
@@ -159,7 +160,7 @@ impl Index {
 
     /// The class with the same requirements for tasks that have failed on these hosts, made if there is none. It is
     /// made even where bounds are reached: a task that was accepted isn't lost.
-    pub(crate) fn class_avoiding(&mut self, id: ClassId, avoid: SmallVec<[Text; 2]>) -> ClassId {
+    pub(crate) fn class_avoiding(&mut self, id: ClassId, avoid: Avoid) -> ClassId {
         let key = ClassKey { avoid, ..self.classes[id].key.clone() };
         self.class_by_key.get(&key).copied().unwrap_or_else(|| self.new_class(key))
     }
@@ -362,5 +363,5 @@ fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 8]>, deman
         SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => None,
     };
     let (instance, pool) = (instance.clone(), route.pool.clone());
-    ClassKey { instance, atoms, demand, size_class, pool, avoid: SmallVec::new() }
+    ClassKey { instance, atoms, demand, size_class, pool, avoid: Avoid::default() }
 }

@@ -50,6 +50,9 @@ impl Scheduler {
             operations: SmallVec::new(),
             attempts: Vec::new(),
             undelivered: 0,
+            exhausted: 0,
+            rests: false,
+            armed: None,
         });
         let operation = self.add_operation(task, name, priority, submitted);
         out.effects.push(Effect::Submitted { operation, task, joined: false });
@@ -189,13 +192,13 @@ impl Scheduler {
     /// A policy has decided anew about a queued task: it keeps its place, as far as its new priority lets it.
     pub(crate) fn reroute(&mut self, id: TaskId, route: Arc<Route>, asked: &Asked, out: &mut Output) {
         let Some(task) = self.tasks.get(id).filter(|t| t.is_queued()) else { return };
-        let (instance, failed_on) = (task.instance.clone(), task.failed_on());
+        let (instance, avoid) = (task.instance.clone(), task.avoid());
         let Ok(mut class) = self.class(&instance, &route, asked) else {
             // It stays where it was: a bound on variety is no reason to lose an accepted action.
             return;
         };
-        if !failed_on.is_empty() {
-            class = self.index.class_avoiding(class, failed_on);
+        if !avoid.is_empty() {
+            class = self.index.class_avoiding(class, avoid);
         }
         self.dequeue(id);
         self.stop_sharing(id);

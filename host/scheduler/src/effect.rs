@@ -1,5 +1,8 @@
 //! What the core wants done. The driver does it after the step, without the lock.
 
+use std::fmt::{self, Display};
+use std::time::Duration;
+
 use crate::holds::{Hold, HoldOutcome, Pattern};
 use crate::ids::{OperationId, PollId, TaskId, Text};
 
@@ -69,6 +72,13 @@ pub enum Effect {
         /// What came of it.
         outcome: HoldOutcome,
     },
+    /// A host is given less than before, or more again. For the log.
+    Host {
+        /// Which host.
+        host: Text,
+        /// What is new.
+        news: HostNews,
+    },
     /// A worker's call is to be answered.
     Reply {
         /// The call.
@@ -76,6 +86,55 @@ pub enum Effect {
         /// The answer.
         reply: Reply,
     },
+}
+
+/// What is new about a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostNews {
+    /// It is out of resources and gets nothing until it completes something or time has passed.
+    Paused {
+        /// How long at most.
+        length: Duration,
+        /// What its worker said.
+        cause: Text,
+    },
+    /// It gets work again.
+    Resumed,
+    /// It has failed too many tasks and gets nothing.
+    Quarantined {
+        /// For how long.
+        length: Duration,
+        /// How often it was in quarantine since it last completed something.
+        times: u32,
+        /// What went wrong at last.
+        cause: Text,
+    },
+    /// It gets one task, to find out.
+    OnTrial,
+    /// It has completed a task and is in quarantine no more.
+    Released,
+}
+
+impl Display for HostNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused { length, cause } => {
+                write!(f, "paused for {length:?}, as it is out of resources: {cause}")
+            }
+            Self::Resumed => f.write_str("resumed"),
+            Self::Quarantined { length, times: 1, cause } => {
+                write!(
+                    f,
+                    "in quarantine for {length:?}, as tasks failed one after the other, at last: {cause}"
+                )
+            }
+            Self::Quarantined { length, cause, .. } => {
+                write!(f, "in quarantine for another {length:?}, as its trial failed: {cause}")
+            }
+            Self::OnTrial => f.write_str("on trial with one task"),
+            Self::Released => f.write_str("released from quarantine"),
+        }
+    }
 }
 
 /// Where a task is, as a client sees it.

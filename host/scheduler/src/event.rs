@@ -131,4 +131,6 @@ pub enum Verdict {
     Answer,
     /// The worker could not do it: somebody else should try.
     Failed(Text),
+    /// The worker has no room for it just now: its host should be spared for a while.
+    Exhausted(Text),
 }

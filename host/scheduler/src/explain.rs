@@ -414,10 +414,15 @@ impl Matching<'_> {
             Obstacle::NeverFits
         } else if worker.drained {
             Obstacle::Drained
-        } else if worker.paused {
+        } else if worker.paused || host.health.pause.is_some() {
             Obstacle::Paused
-        } else if self.lane.is_some_and(|lane| scheduler.avoids(lane, host)) {
-            Obstacle::FailedThere
+        } else if host.health.is_closed() {
+            Obstacle::Quarantined
+        } else if let Some(lane) = self.lane.filter(|lane| scheduler.avoids(lane, host)) {
+            match scheduler.is_elsewhere(lane) {
+                true => Obstacle::FailedThere,
+                false => Obstacle::BackingOff,
+            }
         } else if worker.run.is_some() {
             Obstacle::Busy
         } else if self.digest.is_some_and(|d| host.running.contains(d)) {

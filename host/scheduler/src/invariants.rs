@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::attempts::used_up;
 use crate::ids::{ClassId, TaskId, WorkerId};
 use crate::route::SizeClass;
 use crate::scheduler::Scheduler;
@@ -50,10 +51,10 @@ impl Scheduler {
                     }
                 }
             }
-            if self.index.classes[task.class].key.avoid != task.failed_on() {
+            if self.index.classes[task.class].key.avoid != task.avoid() {
                 return Err(format!("task {} has failed elsewhere than its class says", task.sequence));
             }
-            if task.attempts.len() >= self.config.max_attempts {
+            if used_up(&self.config, &task.attempts) {
                 return Err(format!("task {} was tried too often", task.sequence));
             }
         }
@@ -96,9 +97,14 @@ impl Scheduler {
         if let Some(worker) = self.fleet.workers.values().find(|w| w.armed.is_none_or(|a| a > w.deadline)) {
             return Err(format!("worker {} has no timer for its deadline", worker.key));
         }
-        let armed = self.operations.values().filter(|o| o.armed.is_some()).count();
+        if let Some(task) = self.tasks.values().find(|t| t.rests != t.armed.is_some()) {
+            return Err(format!("task {} rests and has no timer, or the other way round", task.sequence));
+        }
+        let armed = self.operations.values().filter(|o| o.armed.is_some()).count()
+            + self.tasks.values().filter(|t| t.armed.is_some()).count()
+            + self.fleet.hosts.values().filter(|h| h.armed.is_some()).count();
         if armed + self.fleet.workers.len() != self.timers.len() {
-            return Err(format!("{} timers for {armed} operations and all workers", self.timers.len()));
+            return Err(format!("{} timers for {armed} others and all workers", self.timers.len()));
         }
         Ok(())
     }
@@ -121,11 +127,11 @@ impl Scheduler {
             let could_run = |id: &TaskId| {
                 let task = &self.tasks[*id];
                 let host = &self.fleet.hosts[worker.host];
-                let failed_here = task.failed_on().contains(&host.key);
+                let avoid = task.avoid();
                 self.has_room(worker, task)
                     && self.is_eligible(worker, task)
                     && !host.running.contains(&task.digest)
-                    && !(failed_here && self.may_go_elsewhere(task))
+                    && !(avoid.contains(&host.key) && (avoid.always || self.may_go_elsewhere(task)))
             };
             if let Some(id) = self.queued_by_arrival.values().find(|id| could_run(id)) {
                 let task = &self.tasks[*id];
@@ -154,12 +160,15 @@ impl Scheduler {
     }
 
     fn may_go_elsewhere(&self, task: &Task) -> bool {
-        let failed_on = task.failed_on();
+        let avoid = task.avoid();
         let eligible = self.fleet.workers.values().filter(|w| self.is_eligible(w, task));
         let demand = &self.index.demands[self.index.classes[task.class].key.demand].amounts;
         let takes = |w: &Worker| {
             let host = &self.fleet.hosts[w.host];
-            !w.is_held() && fits(demand, &host.totals) && !failed_on.contains(&host.key)
+            !w.is_held()
+                && host.health.quarantine.is_none()
+                && fits(demand, &host.totals)
+                && !avoid.contains(&host.key)
         };
         eligible.into_iter().any(takes)
     }

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use slotmap::Key as _;
 use smallvec::SmallVec;
 
+use crate::attempts::Avoid;
 use crate::classes::Index;
-use crate::ids::{ActionDigest, ClassId, DemandId, LaneId, ShapeId, TaskId, Text};
+use crate::ids::{ActionDigest, ClassId, DemandId, LaneId, ShapeId, TaskId};
 use crate::queue::Queue;
 use crate::task::QueueKey;
 
@@ -21,8 +22,8 @@ pub(crate) type Eligible = SmallVec<[ShapeId; 4]>;
 pub(crate) struct LaneKey {
     pub(crate) eligible: Eligible,
     pub(crate) demand: DemandId,
-    /// Hosts that take its tasks only if there are no others, sorted.
-    pub(crate) avoid: SmallVec<[Text; 2]>,
+    /// Hosts that take its tasks only if there are no others.
+    pub(crate) avoid: Avoid,
 }
 
 /// Classes that are one queue to every worker.

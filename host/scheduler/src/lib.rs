@@ -5,9 +5,9 @@
 //! | [`scheduler`] | `step(now, event) → effects + changes`: the main path |
 //! | [`event`], [`effect`] | what can happen, and what is to be done |
 //! | `clients`, `polls` | what clients and policies want; what workers say |
-//! | `lifecycle`, `attempts` | the way of a task through queues and failed tries to its end |
+//! | `lifecycle`, [`attempts`] | the way of a task through queues and failed tries to its end |
 //! | [`route`] | what a policy decides, as plain data |
-//! | [`holds`] | drains and pauses |
+//! | [`holds`], `health` | drains and pauses by operators; pauses and quarantine by how a host does |
 //! | [`properties`] | the schema and its four types |
 //! | `classes`, `shapes`, `lanes`, `queue` | who can serve whom, and in which order tasks wait |
 //! | `workers`, `placement` | who is there, what is free, who runs what |
@@ -23,13 +23,14 @@
 //! - No worker waits while a task is queued that it may run.
 //! - Same events at the same times, same history: maps with hash order are looked up, never iterated.
 
-mod attempts;
+pub mod attempts;
 mod classes;
 mod clients;
 pub mod effect;
 pub mod event;
 pub mod explain;
 pub mod explain_text;
+mod health;
 pub mod holds;
 pub mod ids;
 pub mod invariants;

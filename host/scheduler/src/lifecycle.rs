@@ -1,10 +1,11 @@
 //! The way of a task through queues and attempts to its end.
 
+use crate::attempts::{gave_up, used_up};
 use crate::effect::{Change, Effect, End, OperationStage, Output};
 use crate::ids::{OperationId, TaskId, Text, WorkerId};
 use crate::lanes::Waiting;
 use crate::scheduler::Scheduler;
-use crate::task::{Attempt, Operation, TaskState};
+use crate::task::{Attempt, Failure, Operation, TaskState};
 use crate::time::Time;
 use crate::timers::Subject;
 
@@ -28,26 +29,33 @@ impl Scheduler {
     pub(crate) fn requeue(
         &mut self,
         id: TaskId,
-        failure: Option<(WorkerId, Text)>,
+        failed: Option<(WorkerId, Failure, Text)>,
         out: &mut Output,
     ) -> Option<TaskId> {
-        if let Some((worker, cause)) = failure {
-            let host = self.fleet.hosts[self.fleet.workers[worker].host].key.clone();
+        let mut on_host = None;
+        if let Some((worker, failure, cause)) = failed {
+            let host_id = self.fleet.workers[worker].host;
+            let host = self.fleet.hosts[host_id].key.clone();
             let task = &mut self.tasks[id];
-            task.attempts.push(Attempt { host, cause, ended: self.now });
-            if task.attempts.len() >= self.config.max_attempts {
-                let text = crate::attempts::gave_up(&task.attempts);
+            let sequence = task.sequence;
+            task.attempts.push(Attempt { host, failure, cause: cause.clone(), ended: self.now });
+            if used_up(&self.config, &task.attempts) {
+                let text = gave_up(&task.attempts);
                 self.end_task(id, &End::GaveUp(text), out);
+                self.host_failed(host_id, sequence, &cause, out);
                 return None;
             }
-            let (class, failed_on) = (task.class, task.failed_on());
-            let class = self.index.class_avoiding(class, failed_on);
-            self.set_class(id, class);
+            self.avoid_where_it_failed(id);
+            on_host = Some((host_id, sequence, cause));
         }
         self.enqueue(id);
         out.changes.push(Change::PutTask(id));
         for operation in self.tasks[id].operations.clone() {
             self.tell(operation, out);
+        }
+        // Others may be offered work now, and the task is among it.
+        if let Some((host, sequence, cause)) = on_host {
+            self.host_failed(host, sequence, &cause, out);
         }
         Some(id)
     }
@@ -80,7 +88,8 @@ impl Scheduler {
             }
         }
         self.stop_sharing(id);
-        let Some(task) = self.tasks.remove(id) else { return };
+        let Some(mut task) = self.tasks.remove(id) else { return };
+        self.timers.disarm(Subject::Task(id), &mut task.armed);
         self.index.release_class(task.class);
         for operation in &task.operations {
             self.end_operation(*operation, id, end, out);

@@ -147,13 +147,13 @@ impl Scheduler {
         out.changes.push(Change::PutTask(id));
     }
 
-    /// Tasks of this lane have failed on that host, and there are others for them.
+    /// Tasks of this lane have failed on that host, and there are others for them, or they rest.
     pub(crate) fn avoids(&self, lane: &LaneKey, host: &Host) -> bool {
-        lane.avoid.contains(&host.key) && self.is_elsewhere(lane)
+        lane.avoid.contains(&host.key) && (lane.avoid.always || self.is_elsewhere(lane))
     }
 
     /// Some host other than those to avoid takes tasks of the lane, now or when it is free.
-    fn is_elsewhere(&self, lane: &LaneKey) -> bool {
+    pub(crate) fn is_elsewhere(&self, lane: &LaneKey) -> bool {
         let demand = &self.index.demands[lane.demand].amounts;
         let kinds = lane.eligible.iter().flat_map(|s| &self.index.shapes[*s].kinds);
         let mut hosts = kinds.flat_map(|k| self.index.kinds[*k].hosts.iter().map(|h| (*k, *h)));
@@ -177,10 +177,10 @@ impl Scheduler {
     pub(crate) fn offer_what_was_avoided(&mut self, out: &mut Output) {
         for id in self.index.avoiding.clone() {
             let Some(lane) = self.index.lanes.get(id) else { continue };
-            if self.is_elsewhere(&lane.key) {
+            if lane.key.avoid.always || self.is_elsewhere(&lane.key) {
                 continue;
             }
-            for host in lane.key.avoid.clone() {
+            for host in lane.key.avoid.hosts.clone() {
                 if let Some(host) = self.fleet.host_by_key.get(&host) {
                     self.offer(*host, out);
                 }

@@ -5,6 +5,7 @@ use crate::event::{Poll, Report, Verdict};
 use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
 use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
+use crate::task::Failure;
 use crate::timers::Subject;
 use crate::workers::Run;
 
@@ -27,6 +28,8 @@ impl Scheduler {
             None => {
                 let worker = self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now);
                 self.hold_worker(worker);
+                // It may come back with what is remembered of it.
+                self.arm_host(self.fleet.workers[worker].host);
                 worker
             }
         };
@@ -50,13 +53,7 @@ impl Scheduler {
             }
             Report::Completed(digest, verdict) if *digest == run.digest => {
                 self.fleet.stop(&self.index, worker);
-                let again = match verdict {
-                    Verdict::Answer => {
-                        self.end_task(task, &End::Reported, out);
-                        None
-                    }
-                    Verdict::Failed(cause) => self.requeue(task, Some((worker, cause.clone())), out),
-                };
+                let again = self.completed(worker, task, verdict, out);
                 self.poll_without_task(worker, again, poll, out);
             }
             // It knows nothing of the task: the answer was lost, or the worker has started anew.
@@ -69,6 +66,33 @@ impl Scheduler {
                 self.fleet.stop(&self.index, worker);
                 let again = self.take_back(worker, task, started, poll.prefer_idle, out);
                 self.poll_without_task(worker, again, poll, out);
+            }
+        }
+    }
+
+    /// The worker has something to say of the task it had. Returned if the task goes back into the queue.
+    fn completed(
+        &mut self,
+        worker: WorkerId,
+        task: TaskId,
+        verdict: &Verdict,
+        out: &mut Output,
+    ) -> Option<TaskId> {
+        let host = self.fleet.workers[worker].host;
+        match verdict {
+            Verdict::Answer => {
+                self.end_task(task, &End::Reported, out);
+                self.host_completed(host, out);
+                None
+            }
+            Verdict::Failed(cause) => {
+                self.requeue(task, Some((worker, Failure::Reported, cause.clone())), out)
+            }
+            Verdict::Exhausted(cause) => {
+                self.host_exhausted(host, cause, out);
+                let failed =
+                    (!self.forgives_exhaustion(task)).then(|| (worker, Failure::Reported, cause.clone()));
+                self.requeue(task, failed, out)
             }
         }
     }
@@ -96,7 +120,7 @@ impl Scheduler {
                 "the worker was given the action twice and did something else: it may have crashed"
             }
         };
-        self.requeue(id, Some((worker, cause.into())), out)
+        self.requeue(id, Some((worker, Failure::GivenBack, cause.into())), out)
     }
 
     /// The worker has no task, or has it no more. `again` is one that went back into the queue.
@@ -190,11 +214,13 @@ impl Scheduler {
         let again = self.fleet.stop(&self.index, id).and_then(|run| run.task).and_then(|task| {
             let after = self.config.worker_expiry.as_secs();
             let cause: Text = format!("the worker disappeared: it has not called for {after} s").into();
-            self.requeue(task, Some((id, cause)), out)
+            self.requeue(task, Some((id, Failure::Lost, cause)), out)
         });
-        let Some(gone) = self.fleet.remove(&mut self.index, id) else { return };
-        if let Some(host) = gone.host {
-            self.offer(host, out);
+        let Some(mut gone) = self.fleet.remove(&mut self.index, id) else { return };
+        if gone.last_of_host {
+            self.timers.disarm(Subject::Host(gone.host), &mut gone.armed);
+        } else {
+            self.offer(gone.host, out);
         }
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);

@@ -12,7 +12,7 @@ use crate::task::{Attempt, Task, TaskState};
 use crate::time::Time;
 
 /// Version of the records below.
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
 
 /// A task, as it is written down. What the driver keeps for it (the Action, say) goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,12 +129,12 @@ impl Scheduler {
         if record.operations.is_empty() {
             return Err("no operation waits for it".to_owned());
         }
-        if record.attempts.len() >= self.config.max_attempts {
+        if crate::attempts::used_up(&self.config, &record.attempts) {
             return Err(crate::attempts::gave_up(&record.attempts).to_string());
         }
         let asked = self.schema.action(&record.route.platform).map_err(|e| e.to_string())?;
         let class = self.class(&record.instance, &record.route, &asked).map_err(|e| e.to_string())?;
-        let mut task = Task {
+        let task = Task {
             sequence: record.sequence,
             instance: record.instance.clone(),
             digest: record.digest.clone(),
@@ -146,12 +146,14 @@ impl Scheduler {
             operations: Default::default(),
             attempts: record.attempts.clone(),
             undelivered: 0,
+            exhausted: 0,
+            rests: false,
+            armed: None,
         };
-        let failed_on = task.failed_on();
-        if !failed_on.is_empty() {
-            task.class = self.index.class_avoiding(class, failed_on);
-        }
         let task = self.add_task(task);
+        if !record.attempts.is_empty() {
+            self.avoid_where_it_failed(task);
+        }
         for (name, priority) in &record.operations {
             let operation = self.add_operation(task, name.clone(), *priority, record.route.clone());
             // Nobody listens to it yet.

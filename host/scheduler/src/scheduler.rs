@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use slotmap::SlotMap;
 
+use crate::attempts::Budgets;
 use crate::classes::{Bounds, Index};
 use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
@@ -28,6 +29,27 @@ pub struct Config {
     pub completed_retention: Duration,
     /// How often a task is tried; at least 1.
     pub max_attempts: usize,
+    /// How often for each thing that may go wrong.
+    pub budgets: Budgets,
+    /// How long a task that has failed waits before it goes to the same host again, should there be no other; twice as
+    /// long after each further try. 0: not at all.
+    pub retry_backoff: Duration,
+    /// The longest such wait.
+    pub retry_backoff_max: Duration,
+    /// How long a host is given nothing after it said that it is out of resources, unless it completes something before;
+    /// twice as long each time until it does. 0: not at all.
+    pub exhausted_pause: Duration,
+    /// The longest such pause.
+    pub exhausted_pause_max: Duration,
+    /// So often a task may meet a worker that is out of resources; after that each time is an attempt.
+    pub exhausted_max: u32,
+    /// A host where so many different tasks fail one after the other is in quarantine. 0: none ever is.
+    pub quarantine_after: usize,
+    /// How long a host in quarantine is given nothing before it is tried with one task; twice as long each time that
+    /// fails.
+    pub quarantine: Duration,
+    /// The longest such time.
+    pub quarantine_max: Duration,
     /// What one unit of REv2 priority is worth, in time waited.
     pub priority_step: Duration,
     /// Queued tasks at most.
@@ -49,6 +71,15 @@ impl Default for Config {
             abandoned: Duration::from_secs(60),
             completed_retention: Duration::from_secs(60),
             max_attempts: 3,
+            budgets: Budgets { lost: 3, given_back: 3, reported: 3 },
+            retry_backoff: Duration::from_secs(1),
+            retry_backoff_max: Duration::from_secs(60),
+            exhausted_pause: Duration::from_secs(1),
+            exhausted_pause_max: Duration::from_secs(60),
+            exhausted_max: 10,
+            quarantine_after: 5,
+            quarantine: Duration::from_secs(60),
+            quarantine_max: Duration::from_secs(1800),
             priority_step: Duration::from_secs(60),
             queued_tasks_max: 200_000,
             classes_max: 200_000,
@@ -138,6 +169,8 @@ impl Scheduler {
             match subject {
                 Subject::Worker(id) => self.worker_due(id, out),
                 Subject::Operation(id) => self.operation_due(id, out),
+                Subject::Host(id) => self.host_due(id, out),
+                Subject::Task(id) => self.task_due(id, out),
             }
         }
         while let Some((ended, id)) = self.finished.front().copied() {

@@ -19,11 +19,24 @@ pub struct QueueKey {
     pub sequence: u64,
 }
 
+/// Whose doing a failed try was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// The worker disappeared.
+    Lost,
+    /// The worker was given the task and did something else.
+    GivenBack,
+    /// The worker reported an error that is not the action's.
+    Reported,
+}
+
 /// One failed try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Where.
     pub host: Text,
+    /// Whose doing it was.
+    pub failure: Failure,
     /// What went wrong.
     pub cause: Text,
     /// When it ended.
@@ -64,20 +77,18 @@ pub struct Task {
     pub attempts: Vec<Attempt>,
     /// How often a worker that was given it asked for nothing instead, and it was not held against the task.
     pub undelivered: u32,
+    /// How often a worker that was given it was out of resources, and it was not held against the task.
+    pub exhausted: u32,
+    /// It has failed a short while ago, and doesn't go to the same host yet.
+    pub rests: bool,
+    /// When its timer comes up.
+    pub(crate) armed: Option<Time>,
 }
 
 impl Task {
     /// It waits for a worker.
     pub fn is_queued(&self) -> bool {
         self.state == TaskState::Queued
-    }
-
-    /// Hosts where it has failed, sorted.
-    pub(crate) fn failed_on(&self) -> SmallVec<[Text; 2]> {
-        let mut hosts: SmallVec<[Text; 2]> = self.attempts.iter().map(|a| a.host.clone()).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        hosts
     }
 
     pub(crate) fn share_key(&self) -> ShareKey {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ids::{OperationId, WorkerId};
+use crate::ids::{HostId, OperationId, TaskId, WorkerId};
 use crate::time::Time;
 
 /// Whose deadline.
@@ -11,6 +11,8 @@ use crate::time::Time;
 pub(crate) enum Subject {
     Worker(WorkerId),
     Operation(OperationId),
+    Host(HostId),
+    Task(TaskId),
 }
 
 /// Entries by time.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::event::{Stage, WorkerSpec};
 use crate::explain::Explanation;
+use crate::health::Trial;
 use crate::holds::{Hold, Pattern};
 use crate::ids::{OperationId, TaskId, Text};
 use crate::properties::Schema;
@@ -12,7 +13,7 @@ use crate::records::HoldRecord;
 use crate::route::Route;
 use crate::scheduler::Scheduler;
 use crate::task::{Operation, Task, TaskState};
-use crate::workers::Worker;
+use crate::workers::{Host, Worker};
 
 /// Counts of what there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,14 +182,32 @@ impl Scheduler {
             spec: worker.spec.clone(),
             activity,
             drained: worker.drained,
-            paused: worker.paused.then(|| "by an operator".into()),
-            quarantined: None,
+            paused: self.why_paused(worker, host),
+            quarantined: self.why_quarantined(host),
             amounts: amounts
                 .map(|(key, (free, total))| AmountView { key: key.clone(), free: *free, total: *total })
                 .collect(),
             inflight: host.running.len(),
             inflight_max: host.max_inflight(),
         }
+    }
+
+    fn why_paused(&self, worker: &Worker, host: &Host) -> Option<Text> {
+        let by_itself = host.health.pause.as_ref().map(|pause| {
+            let left = pause.until.since(self.now).as_secs();
+            format!("out of resources, for {left} s or until it completes an action: {}", pause.cause).into()
+        });
+        if worker.paused { Some("by an operator".into()) } else { by_itself }
+    }
+
+    fn why_quarantined(&self, host: &Host) -> Option<Text> {
+        let q = host.health.quarantine.as_ref()?;
+        let next = match q.trial {
+            Trial::Closed => format!("tried with one action in {} s", q.until.since(self.now).as_secs()),
+            Trial::Open => "to be tried with one action".to_owned(),
+            Trial::Out(_) => "being tried with one action".to_owned(),
+        };
+        Some(format!("actions failed there one after the other, at last: {}; {next}", q.cause).into())
     }
 
     fn first_operation(&self, task: TaskId) -> Option<Text> {

@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::classes::Index;
 use crate::event::{Stage, WorkerSpec};
+use crate::health::Health;
 use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
 use crate::properties::Amounts;
 use crate::shapes::KindKey;
@@ -32,7 +33,13 @@ pub(crate) struct Host {
     last_used: u64,
     /// Where it stands in `Fleet::open`.
     listed: SmallVec<[Listed; 1]>,
+    pub(crate) health: Health,
+    /// When its timer comes up.
+    pub(crate) armed: Option<Time>,
 }
+
+/// So many hosts that did badly are remembered when they are gone.
+const REMEMBERED_MAX: usize = 1024;
 
 /// Workers of one kind on one host.
 #[derive(Clone, Debug, Default)]
@@ -97,8 +104,11 @@ struct Listed {
 
 /// What went with a worker.
 pub(crate) struct Gone {
-    /// Its host, unless the worker was the last there.
-    pub(crate) host: Option<HostId>,
+    /// Its host, gone too if the worker was the last there.
+    pub(crate) host: HostId,
+    pub(crate) last_of_host: bool,
+    /// When the timer of a host that is gone comes up.
+    pub(crate) armed: Option<Time>,
     pub(crate) kind: KindId,
     /// What its host had in all.
     pub(crate) totals: Amounts,
@@ -116,6 +126,8 @@ pub(crate) struct Fleet {
     /// Hosts that accept tasks and have a waiting worker, by that worker's shape, then by what is free: hosts with the
     /// same free are one group, so that a fleet of equal hosts is looked through by groups.
     pub(crate) open: Map<ShapeId, BTreeMap<Amounts, BTreeSet<Open>>>,
+    /// How hosts did that are gone, if badly.
+    remembered: BTreeMap<Text, Health>,
     /// Counts uses and waits.
     clock: u64,
 }
@@ -130,7 +142,7 @@ impl Worker {
 impl Host {
     /// It may run one more.
     pub(crate) fn accepts(&self) -> bool {
-        self.max_inflight == 0 || self.running.len() < self.max_inflight as usize
+        self.health.accepts() && (self.max_inflight == 0 || self.running.len() < self.max_inflight as usize)
     }
 
     /// What is left. Nothing, should the host advertise less than what runs there took.
@@ -168,7 +180,9 @@ impl Host {
 
     /// It takes tasks that take so much and that workers of that kind may run, now or when it is free.
     pub(crate) fn serves(&self, kind: KindId, demand: &Amounts) -> bool {
-        self.kinds.get(&kind).is_some_and(|of| of.workers > of.held) && fits(demand, &self.totals)
+        self.health.quarantine.is_none()
+            && self.kinds.get(&kind).is_some_and(|of| of.workers > of.held)
+            && fits(demand, &self.totals)
     }
 
     fn listing(&self, index: &Index, id: HostId) -> SmallVec<[Listed; 1]> {
@@ -252,6 +266,8 @@ impl Fleet {
                 advertised: BTreeMap::new(),
                 last_used: self.clock,
                 listed: SmallVec::new(),
+                health: self.remembered.remove(&spec.host).unwrap_or_default(),
+                armed: None,
             })
         })
     }
@@ -281,11 +297,27 @@ impl Fleet {
             }
         }
         self.relist(index, worker.host);
-        if last_of_host && let Some(host) = self.hosts.remove(worker.host) {
+        let host = if last_of_host { self.hosts.remove(worker.host) } else { None };
+        let armed = host.as_ref().and_then(|h| h.armed);
+        if let Some(host) = host {
             self.host_by_key.remove(&host.key);
+            self.remember(host);
         }
-        let host = (!last_of_host).then_some(worker.host);
-        Some(Gone { host, kind: worker.kind, totals, serves_less })
+        Some(Gone { host: worker.host, last_of_host, armed, kind: worker.kind, totals, serves_less })
+    }
+
+    /// One that fails and restarts each time is not new when it comes back.
+    fn remember(&mut self, host: Host) {
+        if !host.health.is_noteworthy() {
+            return;
+        }
+        if self.remembered.len() >= REMEMBERED_MAX {
+            let oldest = self.remembered.iter().min_by_key(|(_, health)| health.last);
+            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                self.remembered.remove(&key);
+            }
+        }
+        self.remembered.insert(host.key, host.health);
     }
 
     // === Waiting ===
@@ -348,6 +380,9 @@ impl Fleet {
         }
         host.running.insert(run.digest.clone());
         host.last_used = self.clock;
+        if run.task.is_some() {
+            host.health.started(id);
+        }
         worker.run = Some(run);
         let host = worker.host;
         self.relist(index, host);
@@ -362,6 +397,7 @@ impl Fleet {
             *used -= asked;
         }
         host.running.remove(&run.digest);
+        host.health.stopped(id);
         let host = worker.host;
         self.relist(index, host);
         Some(run)
@@ -378,7 +414,7 @@ impl Fleet {
     }
 
     /// Puts a host where it belongs in `open`.
-    fn relist(&mut self, index: &Index, id: HostId) {
+    pub(crate) fn relist(&mut self, index: &Index, id: HostId) {
         let host = &mut self.hosts[id];
         let new = host.listing(index, id);
         if new == host.listed {

@@ -1,5 +1,9 @@
 //! One execution for several clients.
 
+use std::time::Duration;
+
+use pointsman_scheduler::scheduler::Config;
+
 use crate::support::{World, ask, worker};
 
 #[test]
@@ -43,7 +47,7 @@ fn to_join_raises_the_priority() {
 
 #[test]
 fn to_join_what_runs_counts_should_it_come_back() {
-    let mut w = World::default();
+    let mut w = World::new(Config { retry_backoff: Duration::ZERO, ..Config::default() });
     w.submit(&ask("a").priority(5));
     w.idle(&worker("h1"));
     w.submit(&ask("b").priority(3));

@@ -55,6 +55,8 @@ pub struct Model {
     held: BTreeMap<Arc<str>, Held>,
     /// What a worker last said it executed, whoever wants it.
     says: BTreeMap<Arc<str>, ActionDigest>,
+    /// Tasks whose worker was lost in this step, and so maybe after another was handed out in it.
+    lost_now: BTreeSet<TaskId>,
     calls: BTreeMap<PollId, Call>,
     specs: BTreeMap<Arc<str>, Arc<WorkerSpec>>,
     /// When a worker was last heard of or spoken to.
@@ -70,6 +72,7 @@ impl Model {
 
     /// What is known before the core is told.
     pub fn before(&mut self, now: Time, event: &Event, config: &Config) {
+        self.lost_now.clear();
         let caller = match event {
             Event::Poll(poll) => Some(&poll.worker),
             _ => None,
@@ -153,7 +156,7 @@ impl Model {
                     ensure!(self.tasks.remove(task).is_some(), "{task:?} is dropped twice");
                     self.running.remove(task);
                 }
-                Effect::Hold { .. } => {}
+                Effect::Hold { .. } | Effect::Host { .. } => {}
                 Effect::Reply { poll, reply } => {
                     assigned.extend(self.reply(now, event, *poll, *reply, core, config)?);
                 }
@@ -225,6 +228,9 @@ impl Model {
                 let Some(worker) = self.running.remove(&task) else { return Ok(()) };
                 let silent = now.since(self.contact[&worker]) >= config.worker_expiry;
                 let said_so = matches!(event, Event::Poll(poll) if poll.worker == worker);
+                if silent {
+                    self.lost_now.insert(task);
+                }
                 ensure!(silent || said_so, "a task was taken from {worker} for no reason");
                 self.count(if silent { "lost" } else { "given back" });
             }
@@ -401,7 +407,8 @@ impl Model {
             let task = core.task(other).ok_or("a queued task is gone")?;
             let failed_here = task.attempts.iter().any(|a| a.host == spec.host);
             let runs_here = self.runs(&spec.host, &task.digest);
-            if task.key > assigned.key || failed_here || runs_here || !is_eligible(spec, task) {
+            let lost_now = self.lost_now.contains(&other);
+            if lost_now || task.key > assigned.key || failed_here || runs_here || !is_eligible(spec, task) {
                 continue;
             }
             // It takes no more than the one that was preferred, so it had room.

@@ -214,6 +214,8 @@ pub struct World {
     /// Every end, by operation.
     pub ends: BTreeMap<OperationId, End>,
     pub forgotten: Vec<OperationId>,
+    /// What was said of hosts since it was last asked.
+    pub news: Vec<String>,
     /// Replies that nobody has read, in order: `worker: text`.
     replies: Vec<(PollId, String)>,
     polls: BTreeMap<PollId, Arc<str>>,
@@ -240,6 +242,7 @@ impl World {
             effects: vec![],
             ends: BTreeMap::new(),
             forgotten: vec![],
+            news: vec![],
             replies: vec![],
             polls: BTreeMap::new(),
             names: 0,
@@ -256,6 +259,7 @@ impl World {
                 Effect::Finished { operation, end, .. } => {
                     assert!(self.ends.insert(*operation, end.clone()).is_none(), "ended twice");
                 }
+                Effect::Host { host, news } => self.news.push(format!("{host} {news}")),
                 Effect::Forgotten(operation) => self.forgotten.push(*operation),
                 Effect::Reply { poll, reply } => {
                     let text = match reply {
@@ -380,6 +384,10 @@ impl World {
 
     pub fn failed(&mut self, worker: &Worker, name: &str, cause: &str) -> String {
         self.poll(worker, Report::Completed(digest(name), Verdict::Failed(cause.into())))
+    }
+
+    pub fn exhausted(&mut self, worker: &Worker, name: &str) -> String {
+        self.poll(worker, Report::Completed(digest(name), Verdict::Exhausted("no memory".into())))
     }
 
     /// The call of a waiting worker breaks.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use pointsman_proto::longrunning::Operation;
 use pointsman_proto::{pack, rev2, rpc};
-use pointsman_scheduler::effect::{Effect, End, OperationStage, Output, Refusal, Reply};
+use pointsman_scheduler::effect::{Effect, End, HostNews, OperationStage, Output, Refusal, Reply};
 use pointsman_scheduler::event::{Event, Poll, Report, Submit, WorkerSpec};
 use pointsman_scheduler::explain::Explanation;
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
@@ -120,6 +120,7 @@ pub struct WorkerCall {
 enum Delivery {
     Show { cell: Arc<Cell>, sequence: u64, name: Arc<str>, payload: Arc<Payload>, what: What },
     Answer(oneshot::Sender<PollAnswer>, PollAnswer),
+    Log { host: Arc<str>, news: HostNews },
 }
 
 #[derive(Debug)]
@@ -464,6 +465,9 @@ impl Core {
                 }
                 Effect::Forgotten(operation) => _ = self.cells.remove(*operation),
                 Effect::Dropped(task) => _ = self.payloads.remove(*task),
+                Effect::Host { host, news } => {
+                    deliveries.push(Delivery::Log { host: host.clone(), news: news.clone() });
+                }
                 Effect::Reply { poll, reply } => {
                     let answer = match reply {
                         Reply::Execute(task) => match self.payloads.get(*task) {
@@ -495,6 +499,14 @@ fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) 
     let mut reported: Option<Arc<Any>> = None;
     for delivery in deliveries {
         match delivery {
+            Delivery::Log { host, news } => match news {
+                HostNews::Paused { .. } | HostNews::Quarantined { .. } => {
+                    tracing::warn!(host = &*host, "{news}");
+                }
+                HostNews::Resumed | HostNews::OnTrial | HostNews::Released => {
+                    tracing::info!(host = &*host, "{news}");
+                }
+            },
             Delivery::Answer(to, answer) => {
                 // Its caller may have gone; the core hears of that from the guard.
                 _ = to.send(answer);

@@ -249,7 +249,8 @@ fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
 }
 
 /// Is it the action's result, or the worker's trouble? Missing inputs, a malformed action and a time-out are the client's
-/// to know; all other errors say that this worker could not, and another should.
+/// to know. One that is out of resources is to be spared for a while. All other errors say that this worker could not, and
+/// another should.
 fn verdict(response: &ExecuteResponse) -> Verdict {
     let Some(status) = response.status.as_ref().filter(|s| s.code != 0) else {
         return match response.result {
@@ -261,6 +262,7 @@ fn verdict(response: &ExecuteResponse) -> Verdict {
         Ok(rpc::Code::InvalidArgument | rpc::Code::FailedPrecondition | rpc::Code::DeadlineExceeded) => {
             Verdict::Answer
         }
+        Ok(rpc::Code::ResourceExhausted) => Verdict::Exhausted(status.message.as_str().into()),
         Ok(code) => Verdict::Failed(format!("{}: {}", code.as_str_name(), status.message).into()),
         Err(_) => Verdict::Failed(format!("status {}: {}", status.code, status.message).into()),
     }
