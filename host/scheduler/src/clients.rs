@@ -52,6 +52,7 @@ impl Scheduler {
             undelivered: 0,
             exhausted: 0,
             rests: false,
+            unserved_since: Some(self.now),
             armed: None,
         });
         let operation = self.add_operation(task, name, priority, submitted);
@@ -202,6 +203,9 @@ impl Scheduler {
         }
         self.dequeue(id);
         self.stop_sharing(id);
+        if class != self.tasks[id].class {
+            self.tasks[id].unserved_since = Some(self.now);
+        }
         self.set_class(id, class);
         let task = &self.tasks[id];
         // One task may serve several clients; the policy was asked about the first.

@@ -158,6 +158,8 @@ pub enum End {
     Cancelled,
     /// It was tried as often as it may be. The text names each attempt.
     GaveUp(Text),
+    /// No worker could ever have run it for too long. The text says why.
+    Unschedulable(Text),
     /// A policy refused it when asked anew.
     Refused(Text),
 }

@@ -100,9 +100,14 @@ impl Scheduler {
         if let Some(task) = self.tasks.values().find(|t| t.rests != t.armed.is_some()) {
             return Err(format!("task {} rests and has no timer, or the other way round", task.sequence));
         }
+        let looks = self.look.armed.is_some() || self.config.unschedulable_timeout.is_zero();
+        if !looks && !self.queued_by_arrival.is_empty() {
+            return Err("tasks wait and nobody will look at them".to_owned());
+        }
         let armed = self.operations.values().filter(|o| o.armed.is_some()).count()
             + self.tasks.values().filter(|t| t.armed.is_some()).count()
-            + self.fleet.hosts.values().filter(|h| h.armed.is_some()).count();
+            + self.fleet.hosts.values().filter(|h| h.armed.is_some()).count()
+            + usize::from(self.look.armed.is_some());
         if armed + self.fleet.workers.len() != self.timers.len() {
             return Err(format!("{} timers for {armed} others and all workers", self.timers.len()));
         }

@@ -6,6 +6,7 @@
 //! | [`event`], [`effect`] | what can happen, and what is to be done |
 //! | `clients`, `polls` | what clients and policies want; what workers say |
 //! | `lifecycle`, [`attempts`] | the way of a task through queues and failed tries to its end |
+//! | `unschedulable` | the end of what nobody could ever run |
 //! | [`route`] | what a policy decides, as plain data |
 //! | [`holds`], `health` | drains and pauses by operators; pauses and quarantine by how a host does |
 //! | [`properties`] | the schema and its four types |
@@ -47,5 +48,6 @@ mod shapes;
 pub mod task;
 pub mod time;
 mod timers;
+mod unschedulable;
 pub mod views;
 mod workers;

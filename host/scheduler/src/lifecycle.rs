@@ -17,6 +17,7 @@ impl Scheduler {
         task.state = TaskState::Queued;
         self.queued_by_arrival.insert(task.sequence, id);
         self.index.push(id, Waiting { class: task.class, key: task.key, digest: task.digest.clone() });
+        self.arm_look();
     }
 
     pub(crate) fn dequeue(&mut self, id: TaskId) {
@@ -48,6 +49,7 @@ impl Scheduler {
             self.avoid_where_it_failed(id);
             on_host = Some((host_id, sequence, cause));
         }
+        self.tasks[id].unserved_since = Some(self.now);
         self.enqueue(id);
         out.changes.push(Change::PutTask(id));
         for operation in self.tasks[id].operations.clone() {

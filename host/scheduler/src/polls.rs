@@ -1,7 +1,7 @@
 //! What workers say, and what they are told (the rows of Buildbarn's Synchronize).
 
 use crate::effect::{End, Output, Reply};
-use crate::event::{Poll, Report, Verdict};
+use crate::event::{Poll, Report, Stage, Verdict};
 use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
 use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
@@ -50,6 +50,10 @@ impl Scheduler {
             Report::Executing(digest, stage) if *digest == run.digest => {
                 run.stage = Some(*stage);
                 out.effects.push(reply(poll.poll, Reply::Continue));
+                // The command is over: what it took can serve another. The slot is free when the result comes.
+                if *stage == Stage::UploadingOutputs && self.fleet.give_back(&self.index, worker) {
+                    self.offer(self.fleet.workers[worker].host, out);
+                }
             }
             Report::Completed(digest, verdict) if *digest == run.digest => {
                 self.fleet.stop(&self.index, worker);

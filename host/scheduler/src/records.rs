@@ -148,6 +148,7 @@ impl Scheduler {
             undelivered: 0,
             exhausted: 0,
             rests: false,
+            unserved_since: Some(self.now.max(record.queued_at)),
             armed: None,
         };
         let task = self.add_task(task);

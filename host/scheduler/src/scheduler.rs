@@ -16,6 +16,7 @@ use crate::properties::Schema;
 use crate::task::{Operation, ShareKey, Task};
 use crate::time::Time;
 use crate::timers::{Subject, Timers};
+use crate::unschedulable::Look;
 use crate::workers::Fleet;
 
 /// Bounds and times. Every one has a key in the configuration.
@@ -50,6 +51,10 @@ pub struct Config {
     pub quarantine: Duration,
     /// The longest such time.
     pub quarantine_max: Duration,
+    /// A task that no worker could ever run for so long ends, with the reason; counted from when it arrived, from when
+    /// this scheduler started, or from when the last that could have was missed, whichever is the latest. So pools have
+    /// that long to grow from nothing. 0: it waits for ever.
+    pub unschedulable_timeout: Duration,
     /// What one unit of REv2 priority is worth, in time waited.
     pub priority_step: Duration,
     /// Queued tasks at most.
@@ -80,6 +85,7 @@ impl Default for Config {
             quarantine_after: 5,
             quarantine: Duration::from_secs(60),
             quarantine_max: Duration::from_secs(1800),
+            unschedulable_timeout: Duration::from_secs(15 * 60),
             priority_step: Duration::from_secs(60),
             queued_tasks_max: 200_000,
             classes_max: 200_000,
@@ -108,6 +114,7 @@ pub struct Scheduler {
     /// Drains and pauses, and since when they are in force.
     pub(crate) holds: BTreeMap<(Hold, Pattern), Time>,
     pub(crate) timers: Timers,
+    pub(crate) look: Look,
     /// Ended operations, oldest first.
     pub(crate) finished: VecDeque<(Time, OperationId)>,
     pub(crate) next_sequence: u64,
@@ -130,6 +137,7 @@ impl Scheduler {
             fleet: Fleet::default(),
             holds: BTreeMap::new(),
             timers: Timers::default(),
+            look: Look::default(),
             finished: VecDeque::new(),
             next_sequence: 0,
         }
@@ -171,6 +179,7 @@ impl Scheduler {
                 Subject::Operation(id) => self.operation_due(id, out),
                 Subject::Host(id) => self.host_due(id, out),
                 Subject::Task(id) => self.task_due(id, out),
+                Subject::Look => self.look_due(out),
             }
         }
         while let Some((ended, id)) = self.finished.front().copied() {

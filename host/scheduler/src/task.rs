@@ -81,6 +81,8 @@ pub struct Task {
     pub exhausted: u32,
     /// It has failed a short while ago, and doesn't go to the same host yet.
     pub rests: bool,
+    /// Since when no worker that was known could ever run it; `None`: one could when it was last looked at.
+    pub(crate) unserved_since: Option<Time>,
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
 }

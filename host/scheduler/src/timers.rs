@@ -13,6 +13,8 @@ pub(crate) enum Subject {
     Operation(OperationId),
     Host(HostId),
     Task(TaskId),
+    /// The look through the queue.
+    Look,
 }
 
 /// Entries by time.

@@ -77,6 +77,7 @@ pub(crate) struct Run {
     /// `None`: nobody wants it, and the worker has not said yet that it stopped.
     pub(crate) task: Option<TaskId>,
     pub(crate) digest: ActionDigest,
+    /// What it takes; nothing once its command is over.
     pub(crate) demand: Amounts,
     /// When it was given, or found.
     pub(crate) since: Time,
@@ -401,6 +402,21 @@ impl Fleet {
         let host = worker.host;
         self.relist(index, host);
         Some(run)
+    }
+
+    /// Gives back what a worker's action takes before it is over. `false`: it takes nothing, or did so already.
+    pub(crate) fn give_back(&mut self, index: &Index, id: WorkerId) -> bool {
+        let worker = &mut self.workers[id];
+        let Some(run) = &mut worker.run else { return false };
+        let host = &mut self.hosts[worker.host];
+        let mut some = false;
+        for (used, asked) in host.used.iter_mut().zip(&mut run.demand) {
+            some |= *asked > 0;
+            *used -= std::mem::take(asked);
+        }
+        let host = worker.host;
+        self.relist(index, host);
+        some
     }
 
     // === Where an arriving task may go ===

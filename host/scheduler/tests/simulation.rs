@@ -64,6 +64,7 @@ fn nothing_is_lost_or_done_twice() {
         "refused submission",
         "reported",
         "sent again",
+        "unschedulable",
     ] {
         assert!(seen.get(what).is_some_and(|n| *n >= 20), "hardly ever {what}: {seen:?}");
     }

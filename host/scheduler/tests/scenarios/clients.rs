@@ -1,6 +1,9 @@
 //! Clients that leave, come back, and cancel.
 
+use std::time::Duration;
+
 use pointsman_scheduler::event::Event;
+use pointsman_scheduler::scheduler::Config;
 
 use crate::support::{World, ask, worker};
 
@@ -117,7 +120,7 @@ fn an_ended_operation_is_remembered_for_a_while() {
 
 #[test]
 fn comings_and_goings_cost_no_memory() {
-    let mut w = World::default();
+    let mut w = World::new(Config { unschedulable_timeout: Duration::ZERO, ..Config::default() });
     let a = w.submit(&ask("a"));
     let start = w.core.next_deadline();
     for _ in 0..1000 {

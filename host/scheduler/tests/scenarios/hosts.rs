@@ -1,6 +1,8 @@
 //! What workers of one host share.
 
-use crate::support::{World, ask, worker};
+use pointsman_scheduler::event::{Report, Stage};
+
+use crate::support::{World, ask, digest, worker};
 
 #[test]
 fn what_an_action_takes_comes_back_when_it_ends() {
@@ -17,6 +19,38 @@ fn what_an_action_takes_comes_back_when_it_ends() {
     assert_eq!(w.answers(), [""; 0]);
     assert_eq!(w.completed(&two, "c"), "run d");
     assert_eq!(w.state(c), "reported");
+    assert_eq!(w.completed(&one, "a"), "run b");
+}
+
+#[test]
+fn what_an_action_takes_comes_back_once_when_its_command_is_over() {
+    let mut w = World::default();
+    let [one, two] = ["h/1", "h/2"].map(|k| worker(k).with("cpu", "8"));
+    let a = w.submit(&ask("a").with("cpu", "6"));
+    w.idle(&one);
+    w.idle(&two);
+    w.submit(&ask("b").with("cpu", "4"));
+    w.submit(&ask("c").with("cpu", "6"));
+    w.executing(&one, "a");
+    assert_eq!(w.queue(), ["b", "c"]);
+    for stage in [Stage::UploadingOutputs, Stage::UploadingOutputs, Stage::Running] {
+        assert_eq!(w.poll(&one, Report::Executing(digest("a"), stage)), "continue");
+    }
+    assert_eq!((w.answers(), w.state(a)), (vec!["h/2: run b".to_owned()], "on h".to_owned()));
+    assert_eq!(w.completed(&one, "a"), "waits", "c needs 6, and 4 are left, not 10");
+    assert_eq!(w.completed(&two, "b"), "run c");
+}
+
+#[test]
+fn the_slot_is_free_only_when_the_result_comes() {
+    let mut w = World::default();
+    let [one, two] = ["h/1", "h/2"].map(|k| worker(k).with("cpu", "8").at_once(1));
+    w.submit(&ask("a").with("cpu", "6"));
+    w.submit(&ask("b").with("cpu", "6"));
+    w.idle(&one);
+    w.idle(&two);
+    w.poll(&one, Report::Executing(digest("a"), Stage::UploadingOutputs));
+    assert_eq!(w.queue(), ["b"]);
     assert_eq!(w.completed(&one, "a"), "run b");
 }
 

@@ -16,3 +16,4 @@ mod sharing;
 #[path = "../support/mod.rs"]
 mod support;
 mod synchronize;
+mod unschedulable;

@@ -72,7 +72,10 @@ impl Bot {
 
     pub fn call(&mut self, poll: PollId, now: Time, rng: &mut Rng) -> Poll {
         if let Doing::Executing { digest, stage, until } = &mut self.doing {
-            *stage = Stage::Running;
+            // Once it uploads it doesn't run again.
+            if *stage != Stage::UploadingOutputs {
+                *stage = if rng.percent(30) { Stage::UploadingOutputs } else { Stage::Running };
+            }
             if *until <= now {
                 let verdict = match self.flaky && rng.percent(40) {
                     true => Verdict::Failed("bad disk".into()),

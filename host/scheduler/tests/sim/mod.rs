@@ -48,6 +48,7 @@ impl Sim {
         let mut rng = Rng::new(seed);
         let config = Config {
             max_attempts: 2 + rng.below(3) as usize,
+            unschedulable_timeout: Duration::from_secs([120, 900][rng.below(2) as usize]),
             queued_tasks_max: QUEUED_MAX - rng.below(5) as usize,
             classes_max: if rng.percent(30) { 12 } else { 1000 },
             demands_max: if rng.percent(30) { 3 } else { 64 },

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pointsman_scheduler::effect::{Effect, End, OperationStage, Reply};
-use pointsman_scheduler::event::{Event, Report, Verdict, WorkerSpec};
+use pointsman_scheduler::event::{Event, Report, Stage, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
 use pointsman_scheduler::route::SizeClass;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
@@ -53,6 +53,8 @@ pub struct Model {
     /// Who has a task.
     running: BTreeMap<TaskId, Arc<str>>,
     held: BTreeMap<Arc<str>, Held>,
+    /// All tasks as they were after the last step.
+    was: BTreeMap<TaskId, Task>,
     /// What a worker last said it executed, whoever wants it.
     says: BTreeMap<Arc<str>, ActionDigest>,
     /// Tasks whose worker was lost in this step, and so maybe after another was handed out in it.
@@ -97,10 +99,12 @@ impl Model {
                 {
                     self.says.insert(poll.worker.clone(), digest.clone());
                 }
-                let goes_on =
-                    |held: &Held| matches!(&poll.report, Report::Executing(d, _) if *d == held.digest);
-                if !self.held.get(&poll.worker).is_some_and(goes_on) {
-                    self.held.remove(&poll.worker);
+                match (&poll.report, self.held.get_mut(&poll.worker)) {
+                    (Report::Executing(d, Stage::UploadingOutputs), Some(held)) if *d == held.digest => {
+                        held.demand.clear();
+                    }
+                    (Report::Executing(d, _), Some(held)) if *d == held.digest => {}
+                    _ => _ = self.held.remove(&poll.worker),
                 }
             }
             Event::PollDropped(poll) => {
@@ -149,7 +153,7 @@ impl Model {
                 }
                 Effect::Finished { operation, task, sequence, end } => {
                     self.newer(*operation, *sequence)?;
-                    self.finished(now, event, *operation, *task, end)?;
+                    self.finished(now, event, *operation, *task, end, config)?;
                 }
                 Effect::Forgotten(operation) => self.forgotten(now, *operation, config)?,
                 Effect::Dropped(task) => {
@@ -170,6 +174,7 @@ impl Model {
         if let [(worker, task)] = &assigned[..] {
             self.nothing_more_urgent_was_passed_over(worker, *task, core)?;
         }
+        self.was = self.tasks.keys().filter_map(|id| Some((*id, core.task(*id)?.clone()))).collect();
         self.nothing_is_lost(core)?;
         self.deadlines_are_known(now, core, config)
     }
@@ -245,6 +250,7 @@ impl Model {
         operation: OperationId,
         task: TaskId,
         end: &End,
+        config: &Config,
     ) -> Checked {
         let digest = self.tasks.get(&task).ok_or("an operation of no task ended")?;
         let right = match (end, event) {
@@ -255,6 +261,15 @@ impl Model {
             (End::Cancelled, Event::Cancel(id)) => *id == operation,
             (End::Refused(_), Event::Refuse { task: refused, .. }) => *refused == task,
             (End::GaveUp(text), _) => text.contains("; attempt 1 on h"),
+            (End::Unschedulable(_), _) => {
+                let was = self.was.get(&task).ok_or("ended before it was seen")?;
+                let could = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
+                    is_eligible(s, was) && self.is_there(w, now, config)
+                };
+                let other = self.specs.iter().find(|o| could(*o));
+                ensure!(other.is_none(), "{other:?} could have run {was:?}");
+                now.since(was.queued_at) >= config.unschedulable_timeout
+            }
             _ => false,
         };
         ensure!(right, "{operation:?} ended with {end:?} by {event:?}");
@@ -263,6 +278,7 @@ impl Model {
             End::Cancelled => "cancelled",
             End::Refused(_) => "refused",
             End::GaveUp(_) => "gave up",
+            End::Unschedulable(_) => "unschedulable",
         });
         if let Some(op) = self.ops.get_mut(&operation) {
             op.ended = Some(now);

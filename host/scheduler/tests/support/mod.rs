@@ -326,6 +326,7 @@ impl World {
     pub fn state(&self, operation: OperationId) -> String {
         match self.ends.get(&operation) {
             Some(End::GaveUp(text)) => return format!("gave up: {text}"),
+            Some(End::Unschedulable(text)) => return format!("unschedulable: {text}"),
             Some(End::Refused(text)) => return format!("refused: {text}"),
             Some(end) => return format!("{end:?}").to_lowercase(),
             None => {}

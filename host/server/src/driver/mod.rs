@@ -533,7 +533,9 @@ fn ended(end: &End) -> rev2::ExecuteResponse {
             failed(rpc::Code::Cancelled, "the operation was cancelled", Vec::new())
         }
         // Clients retry UNAVAILABLE and INTERNAL: not what an action needs that has used up its attempts.
-        End::GaveUp(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
+        End::GaveUp(text) | End::Unschedulable(text) => {
+            failed(rpc::Code::FailedPrecondition, &**text, Vec::new())
+        }
         End::Refused(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
     }
 }
