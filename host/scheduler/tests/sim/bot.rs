@@ -77,9 +77,10 @@ impl Bot {
                 *stage = if rng.percent(30) { Stage::UploadingOutputs } else { Stage::Running };
             }
             if *until <= now {
-                let verdict = match self.flaky && rng.percent(40) {
-                    true => Verdict::Failed("bad disk".into()),
-                    false => Verdict::Answer,
+                let verdict = match rng.below(10) {
+                    0..4 if self.flaky => Verdict::Failed("bad disk".into()),
+                    4..6 if self.flaky => Verdict::Exhausted("no memory".into()),
+                    _ => Verdict::Answer,
                 };
                 self.doing = Doing::Done { digest: digest.clone(), verdict };
             }
@@ -89,7 +90,7 @@ impl Bot {
             Doing::Executing { digest, stage, .. } => Report::Executing(digest.clone(), *stage),
             Doing::Done { digest, verdict } => Report::Completed(digest.clone(), verdict.clone()),
         };
-        let failed = matches!(report, Report::Completed(_, Verdict::Failed(_)));
+        let failed = matches!(report, Report::Completed(_, Verdict::Failed(_) | Verdict::Exhausted(_)));
         self.call = Some(poll);
         Poll {
             poll,

@@ -3,9 +3,12 @@
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
 
 pub mod bot;
+pub mod gates;
 pub mod model;
 pub mod rng;
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -13,13 +16,14 @@ use std::time::Duration;
 
 use pointsman_scheduler::effect::{Effect, Output, Reply};
 use pointsman_scheduler::event::{Event, Report, Stage, Submit, Verdict};
+use pointsman_scheduler::holds::{Hold, Pattern};
 use pointsman_scheduler::ids::{OperationId, PollId, TaskId};
 use pointsman_scheduler::properties::Schema;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
 
-use crate::support::{Ask, Store, Worker, ask, digest, schema, worker};
+use crate::support::{Ask, Store, Worker, ask, digest, pattern, schema, worker};
 use bot::{Bot, Doing};
 use model::{Checked, Model, is_eligible};
 use rng::Rng;
@@ -55,6 +59,11 @@ impl Sim {
             workers_max: if rng.percent(30) { BOTS_MAX / 2 } else { 1000 },
             ..Config::default()
         };
+        let salt = Cell::new(rng.next());
+        let config = gates::limits(config, |n| {
+            salt.set(Rng::new(salt.get()).next());
+            salt.get() % n
+        });
         let schema = schema();
         Self {
             core: Scheduler::new(config, schema.clone()),
@@ -85,6 +94,8 @@ impl Sim {
             24..27 => self.compare_restored(),
             27 => self.restart_rarely(),
             28 => self.call_too_early(),
+            29 => self.operator(),
+            30..33 => self.look_at_views(),
             _ => self.worker_or_time(),
         }
     }
@@ -162,6 +173,42 @@ impl Sim {
         let route = self.ask().route;
         let asked = self.schema.action(&route.platform).unwrap();
         self.step(Event::Reroute { task, route: Arc::new(route), asked })
+    }
+
+    // === Operators ===
+
+    fn operator(&mut self) -> Checked {
+        let hold = if self.rng.percent(50) { Hold::Drain } else { Hold::Pause };
+        let host = format!("h{}", self.rng.below(5));
+        let own = match self.rng.below(6) {
+            0 => pattern(&[]),
+            _ => pattern(&[("host", &host)]),
+        };
+        let there: Vec<(Hold, Pattern)> = self.model.gates.holds.iter().cloned().collect();
+        match self.rng.pick(&there).cloned().filter(|_| self.rng.percent(60)) {
+            Some((hold, pattern)) => self.step(Event::RemoveHold(hold, pattern)),
+            None if self.rng.percent(10) => self.step(Event::RemoveHold(hold, own)),
+            None => self.step(Event::AddHold(hold, own)),
+        }
+    }
+
+    /// What people are told is true, and it adds up.
+    fn look_at_views(&mut self) -> Checked {
+        let counts = self.core.counts();
+        let queue = self.core.queue(usize::MAX);
+        if queue.iter().map(|c| c.count).sum::<usize>() != counts.queued {
+            return Err(format!("the queue of {} is shown as {queue:?}", counts.queued));
+        }
+        let ids: Vec<TaskId> =
+            self.model.ops.values().filter(|o| o.ended.is_none()).map(|o| o.task).collect();
+        for id in ids {
+            let (Some(why), Some(task)) = (self.core.explain(id), self.core.task(id)) else { continue };
+            self.model.is_explained(self.now, &why, task, &self.config)?;
+            let asked = self.schema.action(&task.route.platform).unwrap();
+            let plan = self.core.plan(&task.instance, &task.route, &asked);
+            self.model.is_explained(self.now, &plan, task, &self.config)?;
+        }
+        self.model.workers_are_shown(self.core.workers(), counts.workers)
     }
 
     // === Workers ===
@@ -321,6 +368,10 @@ impl Sim {
             return Err(format!("refused to restore {refused:?}"));
         }
         restored.check()?;
+        let holds: BTreeMap<_, _> = self.core.holds().map(|r| ((r.hold, r.pattern.clone()), r)).collect();
+        if holds != self.store.holds || !restored.holds().eq(self.core.holds()) {
+            return Err(format!("{holds:?} are restored as {:?}", self.store.holds));
+        }
         let now_queued: Vec<&Task> =
             restored.queued_after(None).filter_map(|(_, id, _)| restored.task(id)).collect();
         for task in &now_queued {
@@ -376,6 +427,9 @@ impl Sim {
                 let healthy = all.fold(worker(&format!("hh{i}{pool}")), |w, (key, value)| w.with(key, value));
                 self.add_bot(healthy.with("cpu", "8").with("mem", "8").pool(pool).size(size));
             }
+        }
+        for (hold, pattern) in self.model.gates.holds.clone() {
+            self.step(Event::RemoveHold(hold, pattern))?;
         }
         let ops: Vec<OperationId> = self.model.ops.keys().copied().collect();
         for id in ops {

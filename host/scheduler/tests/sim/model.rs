@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use pointsman_scheduler::effect::{Effect, End, OperationStage, Reply};
 use pointsman_scheduler::event::{Event, Report, Stage, Verdict, WorkerSpec};
+use pointsman_scheduler::explain::{Explanation, Obstacle, Reason, UNAVAILABLE_MAX};
+use pointsman_scheduler::holds::Hold;
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
 use pointsman_scheduler::route::SizeClass;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
+use pointsman_scheduler::views::WorkerView;
+
+use super::gates::Gates;
 
 pub type Checked = Result<(), String>;
 
@@ -63,6 +68,7 @@ pub struct Model {
     specs: BTreeMap<Arc<str>, Arc<WorkerSpec>>,
     /// When a worker was last heard of or spoken to.
     contact: BTreeMap<Arc<str>, Time>,
+    pub gates: Gates,
     /// Counts, so that a test can see that it tests something.
     pub seen: BTreeMap<&'static str, u64>,
 }
@@ -160,7 +166,11 @@ impl Model {
                     ensure!(self.tasks.remove(task).is_some(), "{task:?} is dropped twice");
                     self.running.remove(task);
                 }
-                Effect::Hold { .. } | Effect::Host { .. } => {}
+                Effect::Hold { hold, pattern, outcome } => self.gates.held(*hold, pattern, *outcome)?,
+                Effect::Host { host, news } => {
+                    let what = self.gates.news(now, event, host, news)?;
+                    self.count(what);
+                }
                 Effect::Reply { poll, reply } => {
                     assigned.extend(self.reply(now, event, *poll, *reply, core, config)?);
                 }
@@ -356,12 +366,19 @@ impl Model {
         ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
         let failed_on = |host: &str| task.attempts.iter().any(|a| &*a.host == host);
         let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
-            is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now, config)
+            is_eligible(s, task)
+                && !failed_on(&s.host)
+                && self.is_there(w, now, config)
+                && self.gates.serves(s)
         };
         if is_new && failed_on(&spec.host) {
             let other = self.specs.iter().find(|o| elsewhere(*o));
             ensure!(other.is_none(), "a task goes back to {worker}, and there is {other:?}");
             self.count("back to where it failed");
+        }
+        if is_new {
+            let runs = |t: TaskId| self.running.get(&t).is_some_and(|w| self.specs[w].host == spec.host);
+            self.gates.given(now, &spec, id, task, runs, config)?;
         }
         let digest = &task.digest;
         let said =
@@ -464,10 +481,45 @@ impl Model {
             None => None,
         });
         let running = self.running.values().map(|w| self.contact[w] + config.worker_expiry);
-        let next = calls.chain(ops).chain(running).min();
+        let next = calls.chain(ops).chain(running).chain(self.gates.due()).min();
         let told = core.next_deadline();
         ensure!(told.is_none_or(|t| t > now), "a deadline stays due: {told:?} at {now:?}");
         ensure!(next.is_none_or(|n| told.is_some_and(|t| t <= n)), "{next:?} is due, and {told:?} told");
+        Ok(())
+    }
+
+    // === What people are told ===
+
+    /// It adds up, and says that nobody could ever run it just when nobody could.
+    pub fn is_explained(&mut self, now: Time, why: &Explanation, task: &Task, config: &Config) -> Checked {
+        let counted: usize = why.counts.iter().map(|(_, n)| n).sum();
+        ensure!(counted == why.workers, "{counted} of {} workers are counted: {why:?}", why.workers);
+        let there = || self.specs.iter().filter(|(w, _)| self.is_there(w, now, config));
+        let could = there().find(|(_, s)| is_eligible(s, task));
+        if why.reason != Reason::Running {
+            ensure!(could.is_none() == why.reason.is_never(), "{could:?} could run {task:?}: {why:?}");
+        }
+        let count = |o: Obstacle| why.counts.iter().filter(|(c, _)| *c == o).map(|(_, n)| n).sum::<usize>();
+        let held =
+            |hold| there().filter(|(_, s)| is_eligible(s, task) && self.gates.is_held(s, hold)).count();
+        let drained = held(Hold::Drain);
+        ensure!(count(Obstacle::Drained) == drained, "{drained} are drained: {why:?}");
+        ensure!(why.unavailable.len() <= UNAVAILABLE_MAX, "too many are named: {why:?}");
+        ensure!(!why.to_string().is_empty() && why.log_lines().iter().all(|l| !l.is_empty()), "{why:?}");
+        self.count(why.reason.code());
+        Ok(())
+    }
+
+    pub fn workers_are_shown(&self, views: impl Iterator<Item = WorkerView>, known: usize) -> Checked {
+        let mut shown = 0;
+        for view in views {
+            shown += 1;
+            let (drained, paused) =
+                (self.gates.is_held(&view.spec, Hold::Drain), self.gates.is_held(&view.spec, Hold::Pause));
+            ensure!(view.drained == drained, "drained: {drained}, and {view:?}");
+            ensure!(!paused || view.paused.is_some(), "paused, and {view:?}");
+        }
+        ensure!(shown == known, "{shown} of {known} workers are shown");
         Ok(())
     }
 
@@ -479,6 +531,7 @@ impl Model {
         self.says.clear();
         self.contact.clear();
         self.calls.clear();
+        self.gates.restarted();
         for (_, mut op) in std::mem::take(&mut self.ops) {
             let id = core.operation(&op.name).ok_or_else(|| format!("{} did not survive", op.name))?;
             if let Some(task) = core.operation_by_id(id).and_then(|o| o.task) {
