@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::attempts::Avoid;
 use crate::effect::Refusal;
+use crate::fairness::Invocations;
 use crate::ids::{AtomId, ClassId, DemandId, KindId, LaneId, Map, ShapeId, TaskId, Text};
 use crate::lanes::{Lane, LaneKey, Waiting};
 use crate::properties::{Amounts, Asked, Atom};
@@ -79,6 +80,8 @@ pub(crate) struct Index {
     pub(crate) avoiding: BTreeSet<LaneId>,
     /// Queued tasks.
     pub(crate) waiting: SecondaryMap<TaskId, Waiting>,
+    /// Who the tasks are for, and what each has.
+    pub(crate) invocations: Invocations,
     pub(crate) shapes: SlotMap<ShapeId, Shape>,
     pub(crate) shape_by_key: Map<ShapeKey, ShapeId>,
     pub(crate) kinds: SlotMap<KindId, Kind>,
@@ -113,6 +116,7 @@ impl Index {
             lane_by_key: Map::default(),
             avoiding: BTreeSet::new(),
             waiting: SecondaryMap::new(),
+            invocations: Invocations::default(),
             shapes: SlotMap::with_key(),
             shape_by_key: Map::default(),
             kinds: SlotMap::with_key(),

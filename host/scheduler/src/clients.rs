@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::effect::{Change, Effect, End, Output, Refusal};
 use crate::event::Submit;
-use crate::ids::{ClassId, OperationId, TaskId, Text};
+use crate::ids::{ClassId, InvocationId, OperationId, PoolId, TaskId, Text, WorkerId};
 use crate::properties::Asked;
 use crate::route::Route;
 use crate::scheduler::Scheduler;
@@ -48,6 +48,7 @@ impl Scheduler {
             queued_at: self.now,
             state: TaskState::Queued,
             operations: SmallVec::new(),
+            invocations: SmallVec::new(),
             attempts: Vec::new(),
             undelivered: 0,
             exhausted: 0,
@@ -57,8 +58,7 @@ impl Scheduler {
         });
         let operation = self.add_operation(task, name, priority, submitted);
         out.effects.push(Effect::Submitted { operation, task, joined: false });
-        self.enqueue(task);
-        self.place(task, out);
+        self.place_or_enqueue(task, out);
         if self.tasks[task].is_queued() {
             self.tell(operation, out);
             out.changes.push(Change::PutTask(task));
@@ -124,11 +124,14 @@ impl Scheduler {
         priority: i32,
         submitted: Arc<Route>,
     ) -> OperationId {
+        let invocation = self.index.invocations.enter(&submitted.invocation_keys);
+        self.count_for(id, invocation);
         let operation = self.operations.insert(Operation {
             name: name.clone(),
             task: Some(id),
             priority,
             submitted: Some(submitted),
+            invocation,
             watchers: 1,
             unwatched_since: self.now,
             sequence: 0,
@@ -143,6 +146,66 @@ impl Scheduler {
         }
         operation
     }
+
+    // === Invocations ===
+
+    /// One operation more of an invocation waits for a task: the task waits, or runs, under that invocation too.
+    fn count_for(&mut self, id: TaskId, invocation: InvocationId) {
+        let task = &mut self.tasks[id];
+        if let Some((_, n)) = task.invocations.iter_mut().find(|(i, _)| *i == invocation) {
+            *n += 1;
+            return self.index.invocations.leave(invocation);
+        }
+        let others: SmallVec<[InvocationId; 8]> = task.invocations.iter().map(|(i, _)| *i).collect();
+        task.invocations.push((invocation, 1));
+        self.change_invocations(id, invocation, &others, true);
+    }
+
+    /// One operation less.
+    fn count_no_more_for(&mut self, id: TaskId, invocation: InvocationId) {
+        let task = &mut self.tasks[id];
+        let Some(at) = task.invocations.iter().position(|(i, _)| *i == invocation) else { return };
+        task.invocations[at].1 -= 1;
+        if task.invocations[at].1 > 0 {
+            return;
+        }
+        task.invocations.remove(at);
+        let others: SmallVec<[InvocationId; 8]> = task.invocations.iter().map(|(i, _)| *i).collect();
+        self.change_invocations(id, invocation, &others, false);
+        self.index.invocations.leave(invocation);
+    }
+
+    /// A task comes to an invocation, or leaves it, and `others` want it as well.
+    fn change_invocations(
+        &mut self,
+        id: TaskId,
+        invocation: InvocationId,
+        others: &[InvocationId],
+        comes: bool,
+    ) {
+        match self.tasks[id].state {
+            TaskState::Queued if comes => self.index.push_under(id, invocation),
+            TaskState::Queued => self.index.remove_under(id, invocation),
+            TaskState::Running(worker) => {
+                let pool = self.pool_of(worker);
+                let tree = &self.index.invocations;
+                let counted = tree.with_ancestors(others.iter().copied());
+                let mut path = tree.with_ancestors([invocation]);
+                path.retain(|i| !counted.contains(i));
+                for at in path {
+                    self.index.count_share(pool, at, comes);
+                }
+            }
+        }
+    }
+
+    /// What is equal for all fair sharing: the pool of a worker.
+    pub(crate) fn pool_of(&self, worker: WorkerId) -> PoolId {
+        let kind = &self.index.kinds[self.fleet.workers[worker].kind];
+        self.index.shapes[kind.shape].pool
+    }
+
+    // === Classes ===
 
     /// The class of an action, made if there is none. Hosts whose shape that changes are listed anew.
     pub(crate) fn class(
@@ -207,6 +270,7 @@ impl Scheduler {
             self.tasks[id].unserved_since = Some(self.now);
         }
         self.set_class(id, class);
+        self.move_first_operation(id, &route);
         let task = &self.tasks[id];
         // One task may serve several clients; the policy was asked about the first.
         let others = task.operations.iter().skip(1).filter_map(|o| self.operations.get(*o));
@@ -218,9 +282,19 @@ impl Scheduler {
         let task = &mut self.tasks[id];
         (task.key, task.route) = (key, route);
         self.share(id);
-        self.enqueue(id);
         out.changes.push(Change::PutTask(id));
-        self.place(id, out);
+        self.place_or_enqueue(id, out);
+    }
+
+    /// The first operation of a task that is in no queue counts for another invocation.
+    fn move_first_operation(&mut self, id: TaskId, route: &Arc<Route>) {
+        let first = self.tasks[id].operations.first();
+        let Some(operation) = first.and_then(|o| self.operations.get_mut(*o)) else { return };
+        operation.submitted = Some(route.clone());
+        let to = self.index.invocations.enter(&route.invocation_keys);
+        let from = std::mem::replace(&mut operation.invocation, to);
+        self.count_for(id, to);
+        self.count_no_more_for(id, from);
     }
 
     // === Listening ===
@@ -266,6 +340,9 @@ impl Scheduler {
         if operations.is_empty() {
             self.end_task(task, &End::Cancelled, out);
         } else {
+            if let Some(left) = self.operations.get(operation) {
+                self.count_no_more_for(task, left.invocation);
+            }
             out.changes.push(Change::PutTask(task));
         }
     }

@@ -25,6 +25,10 @@ slotmap::new_key_type! {
     pub struct AtomId;
     /// A vector of `minimum` values that some class asks for.
     pub struct DemandId;
+    /// A group of tasks that shares workers with its siblings: a node of the tree that `invocation_keys` make.
+    pub struct InvocationId;
+    /// Workers that are shared out together.
+    pub struct PoolId;
 }
 
 /// One Synchronize call, named by the driver; never used twice.

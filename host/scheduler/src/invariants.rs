@@ -22,6 +22,7 @@ impl Scheduler {
         self.check_operations()?;
         self.check_sharing()?;
         self.check_timers()?;
+        self.check_fairness()?;
         self.check_nobody_waits_in_vain()
     }
 
@@ -151,7 +152,7 @@ impl Scheduler {
         self.fleet.hosts[worker.host].has_room_for(&self.index.demands[class.demand].amounts)
     }
 
-    fn is_eligible(&self, worker: &Worker, task: &Task) -> bool {
+    pub(crate) fn is_eligible(&self, worker: &Worker, task: &Task) -> bool {
         let (kind, route) = (&self.index.kinds[worker.kind].key, &task.route);
         let Ok(asked) = self.schema.action(&route.platform) else { return false };
         let size_fits = match route.size {
@@ -164,7 +165,7 @@ impl Scheduler {
             && asked.atoms.iter().all(|a| kind.atoms.contains(a))
     }
 
-    fn may_go_elsewhere(&self, task: &Task) -> bool {
+    pub(crate) fn may_go_elsewhere(&self, task: &Task) -> bool {
         let avoid = task.avoid();
         let eligible = self.fleet.workers.values().filter(|w| self.is_eligible(w, task));
         let demand = &self.index.demands[self.index.classes[task.class].key.demand].amounts;

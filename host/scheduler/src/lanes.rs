@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use crate::attempts::Avoid;
 use crate::classes::Index;
-use crate::ids::{ActionDigest, ClassId, DemandId, LaneId, ShapeId, TaskId};
-use crate::queue::Queue;
+use crate::ids::{ActionDigest, ClassId, DemandId, InvocationId, LaneId, PoolId, ShapeId, TaskId};
+use crate::queue::{Entry, Pools, Queue};
 use crate::task::QueueKey;
 
 /// Shapes that may serve a lane, sorted.
@@ -39,7 +39,10 @@ pub(crate) struct Lane {
 pub(crate) struct Waiting {
     pub(crate) class: ClassId,
     pub(crate) key: QueueKey,
+    pub(crate) priority: i32,
     pub(crate) digest: ActionDigest,
+    /// It waits under each of these.
+    pub(crate) invocations: SmallVec<[InvocationId; 1]>,
 }
 
 impl Index {
@@ -48,25 +51,87 @@ impl Index {
     pub(crate) fn push(&mut self, task: TaskId, waiting: Waiting) {
         let class = &mut self.classes[waiting.class];
         class.queued.insert(task);
-        let id = class.lane;
-        let lane = &mut self.lanes[id];
-        let was_empty = lane.queue.is_empty();
-        lane.queue.push(waiting.key, &waiting.digest, task);
+        let lane = class.lane;
         self.waiting.insert(task, waiting);
+        self.fill(lane, task);
+    }
+
+    pub(crate) fn remove(&mut self, task: TaskId) {
+        let Some(class) = self.waiting.get(task).map(|w| w.class) else { return };
+        let class = &mut self.classes[class];
+        class.queued.remove(&task);
+        let lane = class.lane;
+        self.empty(lane, task);
+        self.waiting.remove(task);
+    }
+
+    /// Puts a task that waits into a lane.
+    fn fill(&mut self, id: LaneId, task: TaskId) {
+        let (queue, waiting) = (&mut self.lanes[id].queue, &self.waiting[task]);
+        let was_empty = queue.is_empty();
+        let entry = Entry { key: waiting.key, task, priority: waiting.priority };
+        for at in &waiting.invocations {
+            queue.push(id, *at, &waiting.digest, entry, &mut self.invocations);
+        }
         if was_empty {
             self.mark(id);
         }
     }
 
-    pub(crate) fn remove(&mut self, task: TaskId) {
-        let Some(waiting) = self.waiting.remove(task) else { return };
-        let class = &mut self.classes[waiting.class];
-        class.queued.remove(&task);
-        let id = class.lane;
-        let lane = &mut self.lanes[id];
-        lane.queue.remove(waiting.key, &waiting.digest);
-        if lane.queue.is_empty() {
+    /// Takes it out again.
+    fn empty(&mut self, id: LaneId, task: TaskId) {
+        let (queue, waiting) = (&mut self.lanes[id].queue, &self.waiting[task]);
+        for at in &waiting.invocations {
+            queue.remove(id, *at, &waiting.digest, waiting.key, &mut self.invocations);
+        }
+        if queue.is_empty() {
             self.mark(id);
+        }
+    }
+
+    /// A task that waits is wanted by one invocation more.
+    pub(crate) fn push_under(&mut self, task: TaskId, at: InvocationId) {
+        let Some(waiting) = self.waiting.get_mut(task) else { return };
+        waiting.invocations.push(at);
+        let lane = self.classes[waiting.class].lane;
+        let entry = Entry { key: waiting.key, task, priority: waiting.priority };
+        self.lanes[lane].queue.push(lane, at, &waiting.digest, entry, &mut self.invocations);
+    }
+
+    /// One invocation wants it no more; others do.
+    pub(crate) fn remove_under(&mut self, task: TaskId, at: InvocationId) {
+        let Some(waiting) = self.waiting.get_mut(task) else { return };
+        waiting.invocations.retain(|i| *i != at);
+        let lane = self.classes[waiting.class].lane;
+        self.lanes[lane].queue.remove(lane, at, &waiting.digest, waiting.key, &mut self.invocations);
+    }
+
+    // === Shares ===
+
+    /// A worker of the pool begins or ends with something that these invocations want.
+    pub(crate) fn count_running(&mut self, pool: PoolId, ids: &[InvocationId], begins: bool) {
+        if begins {
+            self.invocations.note_start(pool);
+        }
+        for id in self.invocations.with_ancestors(ids.iter().copied()) {
+            self.count_share(pool, id, begins);
+        }
+    }
+
+    /// The same for one invocation alone: its place changes wherever it waits for the pool's workers.
+    pub(crate) fn count_share(&mut self, pool: PoolId, id: InvocationId, begins: bool) {
+        let lanes = self.invocations.lanes(pool, id);
+        for lane in &lanes {
+            self.probe();
+            self.lanes[*lane].queue.unrank(pool, id, &self.invocations);
+        }
+        if begins {
+            self.invocations.started(pool, id);
+        } else {
+            self.invocations.stopped(pool, id);
+        }
+        for lane in &lanes {
+            self.lanes[*lane].queue.rank(pool, id, &self.invocations);
         }
     }
 
@@ -96,7 +161,8 @@ impl Index {
         if let Some(id) = self.lane_by_key.get(&key) {
             return *id;
         }
-        let lane = Lane { key: key.clone(), queue: Queue::default(), classes: BTreeSet::new() };
+        let queue = Queue::new(self.pools_of(&key.eligible));
+        let lane = Lane { key: key.clone(), queue, classes: BTreeSet::new() };
         let id = self.lanes.insert(lane);
         for shape in &key.eligible {
             self.shapes[*shape].lanes.insert(id);
@@ -131,15 +197,14 @@ impl Index {
     fn move_class(&mut self, id: ClassId, to: LaneId) {
         let class = &mut self.classes[id];
         let from = std::mem::replace(&mut class.lane, to);
-        for task in &class.queued {
-            let w = &self.waiting[*task];
-            self.lanes[from].queue.remove(w.key, &w.digest);
-            self.lanes[to].queue.push(w.key, &w.digest, *task);
+        let queued = std::mem::take(&mut class.queued);
+        for task in &queued {
+            self.empty(from, *task);
+            self.fill(to, *task);
         }
-        self.probes.set(self.probes.get() + 1 + class.queued.len() as u64);
+        self.probes.set(self.probes.get() + 1 + queued.len() as u64);
+        self.classes[id].queued = queued;
         self.lanes[to].classes.insert(id);
-        self.mark(from);
-        self.mark(to);
         self.leave_lane(id, from);
     }
 
@@ -179,9 +244,21 @@ impl Index {
         for shape in &key.eligible {
             self.shapes[*shape].lanes.insert(id);
         }
-        self.lanes[id].key = key.clone();
+        let pools = self.pools_of(&key.eligible);
+        let lane = &mut self.lanes[id];
+        lane.key = key.clone();
+        let moved = lane.queue.set_pools(id, pools, &mut self.invocations);
+        self.probes.set(self.probes.get() + moved as u64);
         self.lane_by_key.insert(key, id);
         self.mark(id);
+    }
+
+    /// Pools of these shapes, sorted.
+    pub(crate) fn pools_of(&self, eligible: &Eligible) -> Pools {
+        let mut pools: Pools = eligible.iter().map(|s| self.shapes[*s].pool).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        pools
     }
 
     fn weight(&self, class: ClassId) -> usize {
@@ -195,7 +272,9 @@ impl Index {
             }
         }
         for (id, lane) in &self.lanes {
-            let queued = lane.classes.iter().map(|c| self.classes[*c].queued.len()).sum::<usize>();
+            let tasks = lane.classes.iter().flat_map(|c| &self.classes[*c].queued);
+            let queued = tasks.map(|t| self.waiting[*t].invocations.len()).sum::<usize>();
+            lane.queue.check(id, &self.pools_of(&lane.key.eligible), &self.invocations)?;
             if lane.classes.is_empty() || queued != lane.queue.len() {
                 return Err(format!("lane {:?} has {} tasks, {queued} counted", id.data(), lane.queue.len()));
             }

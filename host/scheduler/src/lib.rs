@@ -10,8 +10,10 @@
 //! | [`route`] | what a policy decides, as plain data |
 //! | [`holds`], `health` | drains and pauses by operators; pauses and quarantine by how a host does |
 //! | [`properties`] | the schema and its four types |
-//! | `classes`, `shapes`, `lanes`, `queue` | who can serve whom, and in which order tasks wait |
+//! | `classes`, `shapes`, `lanes` | who can serve whom |
+//! | `queue`, `fairness` | in which order tasks wait, and invocations get workers |
 //! | `workers`, `placement` | who is there, what is free, who runs what |
+//! | `choice` | which task is next for a worker |
 //! | [`task`], `timers` | tasks, operations, deadlines |
 //! | [`records`] | what must survive, and how to come back from it |
 //! | [`explain`] | why a task is still queued, as data and in words |
@@ -22,15 +24,19 @@
 //! - A task is on one worker at most; a host never runs one digest twice at a time.
 //! - What is free on a host follows from what runs there, is never negative, and is all of it when nothing runs.
 //! - No worker waits while a task is queued that it may run.
+//! - No worker passes over an invocation with a smaller score that has something for it.
 //! - Same events at the same times, same history: maps with hash order are looked up, never iterated.
 
 pub mod attempts;
+mod choice;
+mod choice_check;
 mod classes;
 mod clients;
 pub mod effect;
 pub mod event;
 pub mod explain;
 pub mod explain_text;
+mod fairness;
 mod health;
 pub mod holds;
 pub mod ids;

@@ -1,8 +1,10 @@
 //! The way of a task through queues and attempts to its end.
 
+use smallvec::SmallVec;
+
 use crate::attempts::{gave_up, used_up};
 use crate::effect::{Change, Effect, End, OperationStage, Output};
-use crate::ids::{OperationId, TaskId, Text, WorkerId};
+use crate::ids::{InvocationId, OperationId, TaskId, Text, WorkerId};
 use crate::lanes::Waiting;
 use crate::scheduler::Scheduler;
 use crate::task::{Attempt, Failure, Operation, TaskState};
@@ -13,11 +15,27 @@ impl Scheduler {
     // === Queues ===
 
     pub(crate) fn enqueue(&mut self, id: TaskId) {
+        self.count_running(id, false);
         let task = &mut self.tasks[id];
         task.state = TaskState::Queued;
         self.queued_by_arrival.insert(task.sequence, id);
-        self.index.push(id, Waiting { class: task.class, key: task.key, digest: task.digest.clone() });
+        let waiting = Waiting {
+            class: task.class,
+            key: task.key,
+            priority: task.route.priority,
+            digest: task.digest.clone(),
+            invocations: task.invocations.iter().map(|(i, _)| *i).collect(),
+        };
+        self.index.push(id, waiting);
         self.arm_look();
+    }
+
+    /// If a worker has the task: it begins or ends to count for those who want it.
+    pub(crate) fn count_running(&mut self, id: TaskId, begins: bool) {
+        let task = &self.tasks[id];
+        let TaskState::Running(worker) = task.state else { return };
+        let invocations: SmallVec<[InvocationId; 1]> = task.invocations.iter().map(|(i, _)| *i).collect();
+        self.index.count_running(self.pool_of(worker), &invocations, begins);
     }
 
     pub(crate) fn dequeue(&mut self, id: TaskId) {
@@ -83,6 +101,7 @@ impl Scheduler {
         match self.tasks[id].state {
             TaskState::Queued => self.dequeue(id),
             TaskState::Running(worker) => {
+                self.count_running(id, false);
                 let run = self.fleet.workers.get_mut(worker).and_then(|w| w.run.as_mut());
                 if let Some(run) = run.filter(|r| r.task == Some(id)) {
                     run.task = None;
@@ -93,6 +112,9 @@ impl Scheduler {
         let Some(mut task) = self.tasks.remove(id) else { return };
         self.timers.disarm(Subject::Task(id), &mut task.armed);
         self.index.release_class(task.class);
+        for (invocation, _) in &task.invocations {
+            self.index.invocations.leave(*invocation);
+        }
         for operation in &task.operations {
             self.end_operation(*operation, id, end, out);
         }
@@ -133,6 +155,7 @@ impl Scheduler {
             task: None,
             priority: 0,
             submitted: None,
+            invocation: self.index.invocations.root(),
             watchers: 0,
             unwatched_since: ended,
             sequence: 1,

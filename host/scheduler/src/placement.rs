@@ -1,12 +1,14 @@
-//! Who runs what: a worker that is free takes the first task that it may run; a task that arrives goes to the host
+//! Who runs what: a worker that is free takes what is next for it (`choice.rs`); a task that arrives goes to the host
 //! that was used least recently.
 
+use smallvec::SmallVec;
+
 use crate::effect::{Change, Output, Reply};
-use crate::ids::{HostId, KindId, PollId, TaskId, WorkerId};
+use crate::ids::{HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
 use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
-use crate::task::{QueueKey, TaskState};
+use crate::task::TaskState;
 use crate::workers::{Host, Open, Run, fits};
 
 /// So many hosts are looked at before all are.
@@ -16,50 +18,34 @@ const HOSTS_AT_A_GLANCE: usize = 64;
 pub(crate) type Caller = (WorkerId, PollId);
 
 impl Scheduler {
-    /// The first task, by queue order over all lanes, that this worker may run now.
-    pub(crate) fn task_for(&self, worker: WorkerId) -> Option<(QueueKey, TaskId)> {
-        let worker = &self.fleet.workers[worker];
-        let host = &self.fleet.hosts[worker.host];
-        if !host.accepts() {
-            return None;
+    /// Gives a task that is in no queue to a worker that waits, or else lets it wait.
+    pub(crate) fn place_or_enqueue(&mut self, id: TaskId, out: &mut Output) {
+        match self.worker_for(id) {
+            Some(caller) => self.assign(id, caller, out),
+            None => self.enqueue(id),
         }
-        let free = host.free();
-        let shape = self.index.kinds[worker.kind].shape;
-        let mut best = None;
-        for lane in &self.index.shapes[shape].waiting {
-            self.index.probe();
-            let lane = &self.index.lanes[*lane];
-            let demand = &self.index.demands[lane.key.demand].amounts;
-            if !fits(demand, &free) || self.avoids(&lane.key, host) {
-                continue;
-            }
-            for first in lane.queue.in_sight() {
-                if best.is_some_and(|b| b < first) {
-                    break;
-                }
-                self.index.probe();
-                // Buildbarn workers name their build directory after the digest: a host runs one of a digest at a time.
-                if !host.running.contains(&self.tasks[first.1].digest) {
-                    best = Some(first);
-                    break;
-                }
-            }
-        }
-        best
     }
 
     /// Gives a queued task to a worker that waits, if there is one for it. No other queued task has one.
     pub(crate) fn place(&mut self, id: TaskId, out: &mut Output) {
-        let Some(waiting) = self.index.waiting.get(id) else { return };
-        let lane = &self.index.lanes[self.index.classes[waiting.class].lane];
-        // One of the same digest waits before it: where that can't go, this can't.
-        if !lane.queue.is_in_sight(waiting.key) {
-            return;
+        if self.index.waiting.contains_key(id)
+            && let Some(caller) = self.worker_for(id)
+        {
+            self.assign(id, caller, out);
         }
-        let Some(open) = self.host_for(id, &lane.key) else { return };
-        let Some(worker) = self.fleet.hosts[open.host].idle_of(open.kind) else { return };
-        let Some(poll) = self.fleet.stop_waiting(&self.index, worker) else { return };
-        self.assign(id, (worker, poll), out);
+    }
+
+    /// A worker that waits and may run a task. It waits no longer.
+    fn worker_for(&mut self, id: TaskId) -> Option<Caller> {
+        let task = &self.tasks[id];
+        let lane = &self.index.lanes[self.index.classes[task.class].lane];
+        // Others of the same digest wait: where they can't go, this can't.
+        if !lane.queue.is_first_of_digest(&task.digest, task.key) {
+            return None;
+        }
+        let open = self.host_for(id, &lane.key)?;
+        let worker = self.fleet.hosts[open.host].idle_of(open.kind)?;
+        Some((worker, self.fleet.stop_waiting(&self.index, worker)?))
     }
 
     fn host_for(&self, id: TaskId, lane: &LaneKey) -> Option<Open> {
@@ -114,20 +100,34 @@ impl Scheduler {
         caller
     }
 
-    /// The first task that some worker of the host may run. What one of a kind may, the others may too.
+    /// The task that is next for some worker of the host. What one of a kind may run, the others may too.
     fn work_for(&self, host: HostId, caller: Option<Caller>) -> Option<(WorkerId, TaskId)> {
+        let host = &self.fleet.hosts[host];
+        if !host.accepts() {
+            return None;
+        }
         let caller = caller.map(|(w, _)| w);
         let kind = caller.map(|w| self.fleet.workers[w].kind);
-        let others = self.fleet.hosts[host].idle_of_each_kind();
-        let others = others.filter(|w| kind != Some(self.fleet.workers[*w].kind));
-        let best = caller.into_iter().chain(others).filter_map(|w| Some((self.task_for(w)?, w))).min()?;
-        Some((best.1, best.0.1))
+        let others = host.idle_of_each_kind().filter(|w| kind != Some(self.fleet.workers[*w].kind));
+        let idle: SmallVec<[(ShapeId, WorkerId); 4]> =
+            caller.into_iter().chain(others).map(|w| (self.shape_of(w), w)).collect();
+        let shapes: SmallVec<[ShapeId; 4]> = idle.iter().map(|(s, _)| *s).collect();
+        let (task, lane) = self.next_for(host, &shapes, &host.free())?;
+        let eligible = &self.index.lanes[lane].key.eligible;
+        let (_, worker) = idle.iter().find(|(s, _)| eligible.contains(s))?;
+        Some((*worker, task))
+    }
+
+    fn shape_of(&self, worker: WorkerId) -> ShapeId {
+        self.index.kinds[self.fleet.workers[worker].kind].shape
     }
 
     pub(crate) fn assign(&mut self, id: TaskId, (worker, poll): Caller, out: &mut Output) {
         self.dequeue(id);
         let task = &mut self.tasks[id];
         task.state = TaskState::Running(worker);
+        self.count_running(id, true);
+        let task = &self.tasks[id];
         let demand = self.index.demands[self.index.classes[task.class].key.demand].amounts.clone();
         let run = Run {
             task: Some(id),

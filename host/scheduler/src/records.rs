@@ -8,7 +8,7 @@ use crate::ids::{ActionDigest, OperationId, TaskId, Text};
 use crate::properties::Schema;
 use crate::route::Route;
 use crate::scheduler::{Config, Scheduler};
-use crate::task::{Attempt, Task, TaskState};
+use crate::task::{Attempt, Operation, Task, TaskState};
 use crate::time::Time;
 
 /// Version of the records below.
@@ -29,8 +29,19 @@ pub struct TaskRecord {
     pub queued_at: Time,
     /// Failed tries.
     pub attempts: Vec<Attempt>,
-    /// Name and priority of each operation that waits for it.
-    pub operations: Vec<(Text, i32)>,
+    /// Those that wait for it.
+    pub operations: Vec<OperationRecord>,
+}
+
+/// An operation that waits for a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationRecord {
+    /// Its name.
+    pub name: Text,
+    /// What its client asked for.
+    pub priority: i32,
+    /// What it counts for, coarsest first.
+    pub invocation_keys: Vec<Text>,
 }
 
 /// An ended operation, as it is written down. Its result is the driver's.
@@ -87,8 +98,16 @@ impl Scheduler {
             route: task.route.clone(),
             queued_at: task.queued_at,
             attempts: task.attempts.clone(),
-            operations: operations.map(|o| (o.name.clone(), o.priority)).collect(),
+            operations: operations.map(|o| self.operation_record(o)).collect(),
         })
+    }
+
+    fn operation_record(&self, operation: &Operation) -> OperationRecord {
+        OperationRecord {
+            name: operation.name.clone(),
+            priority: operation.priority,
+            invocation_keys: self.index.invocations.path(operation.invocation),
+        }
     }
 
     /// The record of an ended operation that is still remembered.
@@ -144,6 +163,7 @@ impl Scheduler {
             queued_at: record.queued_at,
             state: TaskState::Queued,
             operations: Default::default(),
+            invocations: Default::default(),
             attempts: record.attempts.clone(),
             undelivered: 0,
             exhausted: 0,
@@ -155,8 +175,15 @@ impl Scheduler {
         if !record.attempts.is_empty() {
             self.avoid_where_it_failed(task);
         }
-        for (name, priority) in &record.operations {
-            let operation = self.add_operation(task, name.clone(), *priority, record.route.clone());
+        for OperationRecord { name, priority, invocation_keys } in &record.operations {
+            let submitted = match *invocation_keys == record.route.invocation_keys {
+                true => record.route.clone(),
+                false => {
+                    let invocation_keys = invocation_keys.clone();
+                    Arc::new(Route { invocation_keys, ..(*record.route).clone() })
+                }
+            };
+            let operation = self.add_operation(task, name.clone(), *priority, submitted);
             // Nobody listens to it yet.
             self.unwatch(operation);
         }

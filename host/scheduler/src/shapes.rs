@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 
 use crate::classes::{ClassKey, Index};
-use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, ShapeId, Text};
+use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, PoolId, ShapeId, Text};
 use crate::lanes::Eligible;
 use crate::properties::Atom;
 
@@ -43,6 +43,8 @@ pub(crate) struct ShapeKey {
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) key: ShapeKey,
+    /// That of the key.
+    pub(crate) pool: PoolId,
     pub(crate) kinds: BTreeSet<KindId>,
     /// Lanes that it may serve.
     pub(crate) lanes: BTreeSet<LaneId>,
@@ -113,6 +115,7 @@ impl Index {
             }
         }
         if let Some(shape) = self.shapes.remove(id) {
+            self.invocations.release_pool(shape.pool);
             self.shape_by_key.remove(&shape.key);
         }
     }
@@ -120,6 +123,7 @@ impl Index {
     fn insert_shape(&mut self, key: ShapeKey) -> ShapeId {
         let id = self.shapes.insert(Shape {
             key: key.clone(),
+            pool: self.invocations.use_pool(&key.pool),
             kinds: BTreeSet::new(),
             lanes: BTreeSet::new(),
             waiting: BTreeSet::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::ids::{ActionDigest, ClassId, OperationId, TaskId, Text, WorkerId};
+use crate::ids::{ActionDigest, ClassId, InvocationId, OperationId, TaskId, Text, WorkerId};
 use crate::route::Route;
 use crate::time::Time;
 
@@ -17,6 +17,13 @@ pub struct QueueKey {
     pub score: i64,
     /// Arrival order.
     pub sequence: u64,
+}
+
+impl QueueKey {
+    /// Before all others.
+    pub(crate) const FIRST: Self = Self { score: i64::MIN, sequence: 0 };
+    /// After all others.
+    pub(crate) const LAST: Self = Self { score: i64::MAX, sequence: u64::MAX };
 }
 
 /// Whose doing a failed try was.
@@ -73,6 +80,8 @@ pub struct Task {
     pub state: TaskState,
     /// Who waits for it. Never empty.
     pub operations: SmallVec<[OperationId; 1]>,
+    /// The invocations of those who wait for it, and how many there are of each. It waits under all of them.
+    pub(crate) invocations: SmallVec<[(InvocationId, u32); 1]>,
     /// Failed tries.
     pub attempts: Vec<Attempt>,
     /// How often a worker that was given it asked for nothing instead, and it was not held against the task.
@@ -137,9 +146,10 @@ pub struct Operation {
     pub task: Option<TaskId>,
     /// What this client asked for: the task runs by the smallest of them.
     pub priority: i32,
-    /// What this client's submission was routed to: says for which invocation it is. After a restart it is its task's
-    /// route, and when it has ended there is none.
+    /// What this client's submission was routed to: says for which invocation it is. `None` when it has ended.
     pub submitted: Option<Arc<Route>>,
+    /// What it counts for, while it has a task.
+    pub(crate) invocation: InvocationId,
     /// Streams that listen now.
     pub watchers: u32,
     /// Since when nobody listens.

@@ -165,6 +165,44 @@ fn as_many_unlike_demands_as_there_may_be() {
 }
 
 #[test]
+fn any_number_of_invocations() {
+    // Each waits for what the host may run, but not before its turn.
+    let costs = |invocations: usize, deep: bool| {
+        let mut w = large();
+        let h = worker("h");
+        let path = |i: usize| if deep { format!("user/{i}/tool") } else { i.to_string() };
+        w.submit(&ask("a").invocation("first"));
+        assert_eq!(w.idle(&h), "run a");
+        submit_all(&mut w, invocations, |i| ask(&i.to_string()).invocation(&path(i)));
+        [
+            probes(&mut w, |w| _ = w.submit(&ask("last").invocation("last"))),
+            probes(&mut w, |w| assert_eq!(w.completed(&h, "a"), "run 0")),
+            probes(&mut w, |w| _ = w.submit(&ask("more").invocation(&path(0)))),
+            probes(&mut w, |w| assert!(w.completed(&h, "0").starts_with("run "))),
+        ]
+    };
+    for deep in [false, true] {
+        let few = costs(2, deep);
+        assert!(few.iter().all(|c| *c < 16), "{few:?}");
+        assert_eq!((costs(100, deep), costs(10_000, deep)), (few, few));
+    }
+}
+
+#[test]
+fn many_invocations_that_want_what_the_host_runs() {
+    let mut w = large();
+    let [h1, h2] = ["h/1", "h/2"].map(worker);
+    w.submit(&ask("d").unshared().invocation("a"));
+    assert_eq!(w.idle(&h1), "run d");
+    submit_all(&mut w, 10_000, |i| ask("d").unshared().invocation(&i.to_string()));
+    w.submit(&ask("e").invocation("e"));
+    let cost = probes(&mut w, |w| assert_eq!(w.idle(&h2), "run e"));
+    assert!(cost < 200, "what is in sight of one digest is bounded: {cost}");
+    let cost = probes(&mut w, |w| assert_eq!(w.completed(&h1, "d"), "run d"));
+    assert!(cost < 8, "{cost}");
+}
+
+#[test]
 fn a_host_with_many_threads() {
     let costs = |threads: usize| {
         let mut w = large();

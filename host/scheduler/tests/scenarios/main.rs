@@ -5,6 +5,7 @@
 mod attempts;
 mod clients;
 mod explain;
+mod fairness;
 mod health;
 mod holds;
 mod hosts;

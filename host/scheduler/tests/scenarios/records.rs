@@ -25,7 +25,7 @@ fn a_restored_queue_is_the_old_one() {
     let order = w.queue();
     let mut again = World::default();
     for record in before.tasks.values() {
-        let task = w.core.operation(&record.operations[0].0).and_then(|o| w.core.operation_by_id(o)?.task);
+        let task = w.core.operation(&record.operations[0].name).and_then(|o| w.core.operation_by_id(o)?.task);
         assert_eq!(w.core.task_record(task.unwrap()).as_ref(), Some(record));
     }
     again.store = before;

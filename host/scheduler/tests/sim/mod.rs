@@ -138,13 +138,22 @@ impl Sim {
 
     fn ask(&mut self) -> Ask {
         let name = self.rng.below(12);
-        let priority = self.rng.below(4) as i32 - 1;
+        let priority = match self.rng.below(8) {
+            0 => 100,
+            1 => -100,
+            _ => self.rng.below(4) as i32 - 1,
+        };
+        // Who asks is not what is asked: clients share what others want too.
+        let depth = self.rng.below(4) as usize;
+        let path: Vec<Arc<str>> =
+            (0..depth).map(|i| ["a", "b", "c", "d"][self.rng.below(4 >> i.min(1)) as usize].into()).collect();
         // Most clients ask for the same in the same way, so that they can share it.
         let rng = &mut match self.rng.percent(60) {
             true => Rng::new(name),
             false => Rng::new(self.rng.next()),
         };
         let mut a = ask(&format!("d{name}")).priority(priority);
+        a.route.invocation_keys = path;
         a.route.shared = rng.percent(75);
         if rng.percent(15) {
             a = a.timeout(rng.below(2));
@@ -376,9 +385,9 @@ impl Sim {
             restored.queued_after(None).filter_map(|(_, id, _)| restored.task(id)).collect();
         for task in &now_queued {
             let was = live.iter().find(|t| t.sequence == task.sequence).ok_or("restored what is over")?;
-            let names = |core: &Scheduler, t: &Task| -> Vec<(Arc<str>, i32)> {
-                let ops = t.operations.iter().map(|o| core.operation_by_id(*o).unwrap());
-                ops.map(|o| (o.name.clone(), o.priority)).collect()
+            let names = |core: &Scheduler, t: &Task| {
+                let id = core.operation_by_id(t.operations[0]).unwrap().task.unwrap();
+                core.task_record(id).unwrap().operations
             };
             if task.key != was.key
                 || task.attempts != was.attempts

@@ -432,16 +432,25 @@ impl Model {
         Ok(())
     }
 
-    /// One task was handed out in this step, so what was free before is what is free now and what it takes.
+    /// One task was handed out in this step, so what was free before is what is free now and what it takes. Between
+    /// invocations it is the core's own check that looks at every choice; here, within one.
     fn nothing_more_urgent_was_passed_over(&self, worker: &str, id: TaskId, core: &Scheduler) -> Checked {
         let spec = &self.specs[worker];
         let Some(assigned) = core.task(id) else { return Ok(()) };
+        let [path] = &paths(core, id)[..] else { return Ok(()) };
         for (_, other, _) in core.queued_after(None) {
             let task = core.task(other).ok_or("a queued task is gone")?;
             let failed_here = task.attempts.iter().any(|a| a.host == spec.host);
             let runs_here = self.runs(&spec.host, &task.digest);
             let lost_now = self.lost_now.contains(&other);
-            if lost_now || task.key > assigned.key || failed_here || runs_here || !is_eligible(spec, task) {
+            let is_sibling = paths(core, other).contains(path);
+            if !is_sibling
+                || lost_now
+                || task.key > assigned.key
+                || failed_here
+                || runs_here
+                || !is_eligible(spec, task)
+            {
                 continue;
             }
             // It takes no more than the one that was preferred, so it had room.
@@ -545,6 +554,15 @@ impl Model {
         }
         self.nothing_is_lost(core)
     }
+}
+
+/// For whom a task waits.
+fn paths(core: &Scheduler, id: TaskId) -> Vec<Vec<Arc<str>>> {
+    let operations = core.task_record(id).map(|r| r.operations).unwrap_or_default();
+    let mut paths: Vec<_> = operations.into_iter().map(|o| o.invocation_keys).collect();
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 /// By the text of both, and what the host has in all.

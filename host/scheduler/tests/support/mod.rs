@@ -62,6 +62,11 @@ impl Ask {
         self.route.priority = priority;
         self
     }
+    /// For whom: keys with slashes between, coarsest first.
+    pub fn invocation(mut self, path: &str) -> Self {
+        self.route.invocation_keys = path.split('/').map(Into::into).collect();
+        self
+    }
     pub fn unshared(mut self) -> Self {
         self.route.shared = false;
         self

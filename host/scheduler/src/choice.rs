@@ -1,0 +1,114 @@
+//! Which task is next for a host that has something free: down the tree of invocations, over all lanes at once that its
+//! waiting workers serve and that fit.
+
+use std::iter;
+
+use smallvec::SmallVec;
+
+use crate::classes::Index;
+use crate::fairness::Rank;
+use crate::ids::{ActionDigest, InvocationId, LaneId, PoolId, Set, ShapeId, TaskId};
+use crate::properties::Amounts;
+use crate::queue::{Entry, Queue};
+use crate::scheduler::Scheduler;
+use crate::workers::{Host, fits};
+
+/// What a choice is made from.
+struct Choice<'a> {
+    index: &'a Index,
+    pool: PoolId,
+    /// Digests that the host runs. Buildbarn workers name their build directory after the digest: a host runs one of a
+    /// digest at a time.
+    running: &'a Set<ActionDigest>,
+}
+
+/// Lanes to choose from, with something below the invocation that is looked at.
+type Lanes<'a> = SmallVec<[(LaneId, &'a Queue); 8]>;
+
+impl Scheduler {
+    /// The task that is next for a worker of one of these shapes on that host, if so much is free there, and its lane.
+    ///
+    /// Invocations share out the workers of one pool; between pools, should a host have workers of several, the first
+    /// by key goes.
+    pub(crate) fn next_for(
+        &self,
+        host: &Host,
+        shapes: &[ShapeId],
+        free: &Amounts,
+    ) -> Option<(TaskId, LaneId)> {
+        let pool_of = |s: &ShapeId| self.index.shapes[*s].pool;
+        let mut pools: SmallVec<[PoolId; 2]> = shapes.iter().map(pool_of).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        let best = pools.into_iter().filter_map(|pool| {
+            let shapes = shapes.iter().copied().filter(|s| pool_of(s) == pool);
+            let lanes = self.lanes_for(host, shapes, free);
+            let choice = Choice { index: &self.index, pool, running: &host.running };
+            choice.below(self.index.invocations.root(), &lanes)
+        });
+        let (entry, lane) = best.min_by_key(|(entry, _)| entry.key)?;
+        Some((entry.task, lane))
+    }
+
+    /// Lanes with something that fits.
+    fn lanes_for(&self, host: &Host, shapes: impl Iterator<Item = ShapeId>, free: &Amounts) -> Lanes<'_> {
+        let mut lanes: Lanes<'_> = SmallVec::new();
+        for (i, shape) in shapes.enumerate() {
+            for id in &self.index.shapes[shape].waiting {
+                self.index.probe();
+                let lane = &self.index.lanes[*id];
+                let demand = &self.index.demands[lane.key.demand].amounts;
+                // What two shapes serve is looked at once.
+                let is_known = i > 0 && lanes.iter().any(|(known, _)| known == id);
+                if !is_known && fits(demand, free) && !self.avoids(&lane.key, host) {
+                    lanes.push((*id, &lane.queue));
+                }
+            }
+        }
+        lanes
+    }
+}
+
+impl<'a> Choice<'a> {
+    /// What is next at or below an invocation: its own tasks before those of its children, children by rank.
+    fn below(&self, at: InvocationId, lanes: &Lanes<'a>) -> Option<(Entry, LaneId)> {
+        let own = self.own(at, lanes);
+        own.or_else(|| self.children(at, lanes).find_map(|child| self.below(child, &waiting(lanes, child))))
+    }
+
+    /// The first of all tasks that name the invocation and that the host doesn't run already.
+    fn own(&self, at: InvocationId, lanes: &Lanes<'a>) -> Option<(Entry, LaneId)> {
+        let mut best: Option<(Entry, LaneId)> = None;
+        for (id, queue) in lanes {
+            let mut before = queue.own(at).take_while(|e| best.is_none_or(|(b, _)| e.key < b.key));
+            if let Some(first) = before.find(|e| self.may_run(e)) {
+                best = Some((*first, *id));
+            }
+        }
+        best
+    }
+
+    fn may_run(&self, entry: &Entry) -> bool {
+        self.index.probe();
+        self.index.waiting.get(entry.task).is_some_and(|w| !self.running.contains(&w.digest))
+    }
+
+    /// Children that wait in some lane, the smallest rank of all lanes first. One that has another rank in another lane
+    /// may come again; it is passed over as it was the first time.
+    fn children<'s>(
+        &'s self,
+        at: InvocationId,
+        lanes: &'s Lanes<'a>,
+    ) -> impl Iterator<Item = InvocationId> + 's {
+        let mut last: Option<Rank> = None;
+        iter::from_fn(move || {
+            self.index.probe();
+            last = lanes.iter().filter_map(|(_, queue)| queue.child_after(self.pool, at, last)).min();
+            last.map(|rank| rank.invocation)
+        })
+    }
+}
+
+fn waiting<'a>(lanes: &Lanes<'a>, at: InvocationId) -> Lanes<'a> {
+    lanes.iter().filter(|(_, queue)| queue.is_waiting(at)).copied().collect()
+}
