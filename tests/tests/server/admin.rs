@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
+use pointsman_proto::longrunning::GetOperationRequest;
 use pointsman_proto::rev2::execution_stage::Value as Stage;
-use pointsman_proto::rev2::{RequestMetadata, platform::Property};
-use pointsman_proto::rpc;
+use pointsman_proto::rev2::{ExecuteOperationMetadata, RequestMetadata, platform::Property};
 use pointsman_proto::v1::admin_client::AdminClient;
 use pointsman_proto::v1::cancel_request::Which;
 use pointsman_proto::v1::{
     AddHoldRequest, CancelRequest, ExplainRequest, Explanation, Hold, ListHoldsRequest, ListQueueRequest,
     ListWorkersRequest, PlanRequest, RemoveHoldRequest, hold,
 };
+use pointsman_proto::{rpc, unpack};
 use pointsman_tests::fake_client::connect;
 use tonic::Code;
 use tonic::transport::Channel;
@@ -61,6 +62,17 @@ async fn a_queued_action_says_why() {
     assert_eq!((&*mismatch.key, &*mismatch.asked, &*mismatch.nearly), ("gpu", "A100", "a100"));
     assert!(found.text.contains("differs only in case"), "{}", found.text);
     assert!(found.remedy.contains("gpu"), "{}", found.remedy);
+
+    // Clients that look an operation up find the same there.
+    let got = client
+        .operations()
+        .get_operation(GetOperationRequest { name: name.clone() })
+        .await
+        .unwrap()
+        .into_inner();
+    let metadata: ExecuteOperationMetadata = unpack(&got.metadata.unwrap()).unwrap();
+    let told = metadata.partial_execution_metadata.unwrap().auxiliary_metadata;
+    assert_eq!(unpack::<Explanation>(&told[1]).unwrap().reason, "no-property-match");
 
     let queue = admin.list_queue(ListQueueRequest::default()).await.unwrap().into_inner();
     assert_eq!((queue.queued, queue.running, queue.classes.len()), (1, 0, 1));

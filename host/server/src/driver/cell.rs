@@ -59,9 +59,8 @@ impl Cell {
     }
 
     /// The latest state; `None` in the instant before the first.
-    pub(crate) fn latest(&self) -> Option<Operation> {
-        let snapshot = self.state().snapshot.clone();
-        snapshot.map(|s| s.operation())
+    pub(crate) fn latest(&self) -> Option<Snapshot> {
+        self.state().snapshot.clone()
     }
 
     fn is_done(&self) -> bool {

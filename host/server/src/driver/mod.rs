@@ -262,9 +262,16 @@ impl Driver {
         self.step(Event::Unwatch(id), None, |_, _| ());
     }
 
-    /// The latest state of the operation of that name, if there is one.
+    /// The latest state of the operation of that name, if there is one. While it is not over, the reason is part of it
+    /// (`pointsman.v1.Explanation`).
     pub fn operation(&self, name: &str) -> Option<Operation> {
-        self.find(name)?.1.latest()
+        let (_, cell) = self.find(name)?;
+        let snapshot = cell.latest()?;
+        if snapshot.is_done() {
+            return Some(snapshot.operation());
+        }
+        let reason = self.explain(name).flatten().map(|(found, _)| pack(&crate::admin::explanation(&found)));
+        Some(snapshot.operation_with(reason))
     }
 
     /// Ends the operation of that name. `false`: there is none.
@@ -287,7 +294,7 @@ impl Driver {
             let all = core.scheduler.operations().filter(|(_, o)| &*o.name > after);
             all.filter_map(|(id, o)| Some((o.name.clone(), core.cells.get(id)?.clone()))).collect()
         };
-        cells.values().filter_map(|c| c.latest()).take(at_most).collect()
+        cells.values().filter_map(|c| Some(c.latest()?.operation())).take(at_most).collect()
     }
 
     // === Workers ===

@@ -35,7 +35,12 @@ pub struct Payload {
 }
 
 impl Payload {
-    fn metadata(&self, stage: execution_stage::Value, worker: &str) -> ExecuteOperationMetadata {
+    fn metadata(
+        &self,
+        stage: execution_stage::Value,
+        worker: &str,
+        more: Option<Any>,
+    ) -> ExecuteOperationMetadata {
         ExecuteOperationMetadata {
             stage: stage.into(),
             action_digest: Some(self.action_digest.clone()),
@@ -43,7 +48,7 @@ impl Payload {
             partial_execution_metadata: Some(ExecutedActionMetadata {
                 worker: worker.to_owned(),
                 queued_timestamp: Some(self.queued_timestamp),
-                auxiliary_metadata: vec![self.decision.clone()],
+                auxiliary_metadata: std::iter::once(self.decision.clone()).chain(more).collect(),
                 ..ExecutedActionMetadata::default()
             }),
             ..ExecuteOperationMetadata::default()
@@ -74,14 +79,21 @@ impl Snapshot {
 
     /// The message for clients.
     pub(crate) fn operation(&self) -> Operation {
+        self.operation_with(None)
+    }
+
+    /// The message for clients, with something more to tell.
+    pub(crate) fn operation_with(&self, more: Option<Any>) -> Operation {
         let payload = &self.payload;
         let metadata = match &self.progress {
-            Progress::Ongoing(OperationStage::Queued) => payload.metadata(execution_stage::Value::Queued, ""),
+            Progress::Ongoing(OperationStage::Queued) => {
+                payload.metadata(execution_stage::Value::Queued, "", more)
+            }
             Progress::Ongoing(OperationStage::Executing { host }) => {
-                payload.metadata(execution_stage::Value::Executing, host)
+                payload.metadata(execution_stage::Value::Executing, host, more)
             }
             Progress::Done(response) => {
-                let metadata = payload.metadata(execution_stage::Value::Completed, "");
+                let metadata = payload.metadata(execution_stage::Value::Completed, "", more);
                 return done(&self.name, &metadata, (**response).clone());
             }
         };
