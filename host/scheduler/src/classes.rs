@@ -17,7 +17,7 @@ use crate::ids::{AtomId, ClassId, DemandId, KindId, LaneId, Map, ShapeId, TaskId
 use crate::lanes::{Lane, LaneKey, Waiting};
 use crate::properties::{Amounts, Asked, Atom};
 use crate::route::{Route, SizeClass};
-use crate::shapes::{Kind, KindKey, Shape, ShapeKey};
+use crate::shapes::{Kind, KindKey, Shape, ShapeKey, is_path_prefix};
 
 /// What matching compares, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,8 @@ pub(crate) struct ClassKey {
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
     pub(crate) key: ClassKey,
+    /// Workers of no other prefix serve it. It follows from the key and from who is there.
+    pub(crate) prefix: Option<Text>,
     pub(crate) lane: LaneId,
     /// The atom under which new shapes find the class; `None` if it asks nothing.
     found_by: Option<AtomId>,
@@ -203,8 +205,9 @@ impl Index {
     fn new_class(&mut self, key: ClassKey) -> ClassId {
         let found_by =
             key.atoms.iter().copied().min_by_key(|a| self.kinds_having(*a).map_or(0, BTreeSet::len));
+        let prefix = self.prefix_for(&key);
         let lane = self.lane(LaneKey {
-            eligible: self.eligible(&key),
+            eligible: self.eligible(&key, prefix.as_ref()),
             demand: key.demand,
             avoid: key.avoid.clone(),
         });
@@ -214,6 +217,7 @@ impl Index {
         self.demands[key.demand].classes += 1;
         let id = self.classes.insert(Class {
             key: key.clone(),
+            prefix,
             lane,
             found_by,
             queued: BTreeSet::new(),
@@ -228,6 +232,23 @@ impl Index {
         }
         self.note_unused(id);
         id
+    }
+
+    /// The prefix that workers must have to serve a class, if it asks for a whole property list.
+    pub(crate) fn prefix_for(&self, class: &ClassKey) -> Option<Text> {
+        let atom = class.atoms.iter().map(|a| &self.atoms[*a].atom);
+        self.longest_prefix(atom, &class.instance)
+    }
+
+    /// Of the workers that have a whole property list, those with the longest prefix are meant.
+    pub(crate) fn longest_prefix<'a>(
+        &self,
+        atoms: impl IntoIterator<Item = &'a Atom>,
+        instance: &str,
+    ) -> Option<Text> {
+        let whole = atoms.into_iter().find(|a| matches!(a, Atom::Whole(_)))?;
+        let prefixes = self.kinds_with.get(whole)?.iter().map(|k| &self.kinds[*k].key.prefix);
+        prefixes.filter(|p| is_path_prefix(p, instance)).max_by_key(|p| p.len()).cloned()
     }
 
     /// Kinds that have an atom.
@@ -327,8 +348,11 @@ impl Index {
     pub(crate) fn check(&self) -> Result<(), String> {
         for (id, class) in &self.classes {
             let lane = self.lanes.get(class.lane).ok_or("a class's lane is gone")?;
+            if class.prefix != self.prefix_for(&class.key) {
+                return Err(format!("class {:?} is for the wrong prefix", id.data()));
+            }
             let key = LaneKey {
-                eligible: self.eligible(&class.key),
+                eligible: self.eligible(&class.key, class.prefix.as_ref()),
                 demand: class.key.demand,
                 avoid: class.key.avoid.clone(),
             };

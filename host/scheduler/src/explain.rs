@@ -257,6 +257,7 @@ impl Scheduler {
             route: &task.route,
             asked: &asked,
             digest: Some(&task.digest),
+            prefix: self.index.longest_prefix(&asked.atoms, &task.instance),
             lane: Some(&self.index.lanes[class.lane].key),
             workers: self.workers_by_kind(),
         };
@@ -286,6 +287,7 @@ impl Scheduler {
             route,
             asked,
             digest: None,
+            prefix: self.index.longest_prefix(&asked.atoms, instance),
             lane: class.map(|c| &self.index.lanes[c.lane].key),
             workers: self.workers_by_kind(),
         };
@@ -384,6 +386,8 @@ struct Matching<'a> {
     route: &'a Route,
     asked: &'a Asked,
     digest: Option<&'a ActionDigest>,
+    /// Of the workers that have its whole property list, those with this prefix are meant.
+    prefix: Option<Text>,
     /// Where it waits, or would.
     lane: Option<&'a LaneKey>,
     /// How many workers there are of each kind.
@@ -401,6 +405,8 @@ impl Matching<'_> {
             Some(Obstacle::OtherSizeClass)
         } else if !self.asked.atoms.iter().all(|a| has(kind, a)) {
             Some(Obstacle::PropertyMismatch)
+        } else if self.prefix.as_ref().is_some_and(|p| *p != kind.prefix) {
+            Some(Obstacle::OtherInstance)
         } else {
             None
         }
@@ -454,32 +460,30 @@ impl Matching<'_> {
     }
 
     fn mismatch(&self, scheduler: &Scheduler, atom: &Atom, workers: usize) -> Mismatch {
-        let (Atom::Has(key) | Atom::Equals(key, _) | Atom::Unknown(key)) = atom;
+        let key = match atom {
+            Atom::Has(key) | Atom::Equals(key, _) | Atom::Unknown(key) => key.clone(),
+            Atom::Whole(_) => WHOLE.into(),
+        };
         let asked = match atom {
-            Atom::Equals(_, value) => value.clone(),
-            _ => self.route.property(key).cloned().unwrap_or_default(),
+            Atom::Equals(_, value) | Atom::Whole(value) => value.clone(),
+            Atom::Has(key) | Atom::Unknown(key) => self.route.property(key).cloned().unwrap_or_default(),
         };
         let mut values: BTreeMap<Text, usize> = BTreeMap::new();
-        if matches!(atom, Atom::Equals(..)) {
+        if matches!(atom, Atom::Equals(..) | Atom::Whole(_)) {
             for (kind, workers) in self.candidates(scheduler) {
-                for value in kind.key.atoms.iter().filter_map(|a| value_of(a, key)) {
+                for value in kind.key.atoms.iter().filter_map(|a| value_of(a, &key)) {
                     *values.entry(value.clone()).or_default() += workers;
                 }
             }
         }
         let fold = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
         let nearly = values.keys().find(|v| **v != asked && fold(v) == fold(&asked)).cloned();
-        let kind = scheduler.schema.type_of(key);
+        let kind = match atom {
+            Atom::Whole(_) => Some(PropertyType::Exact),
+            _ => scheduler.schema.type_of(&key),
+        };
         let candidates = self.candidates(scheduler).map(|(_, n)| n).sum();
-        Mismatch {
-            key: key.clone(),
-            kind,
-            asked,
-            candidates,
-            workers,
-            values: values.into_iter().collect(),
-            nearly,
-        }
+        Mismatch { key, kind, asked, candidates, workers, values: values.into_iter().collect(), nearly }
     }
 
     fn shortages(&self, scheduler: &Scheduler) -> Vec<Shortage> {
@@ -498,6 +502,9 @@ impl Matching<'_> {
     }
 }
 
+/// What a whole property list is called where there is room for a key.
+const WHOLE: &str = "platform";
+
 fn has(kind: &KindKey, atom: &Atom) -> bool {
     kind.atoms.binary_search(atom).is_ok()
 }
@@ -505,6 +512,7 @@ fn has(kind: &KindKey, atom: &Atom) -> bool {
 fn value_of<'a>(atom: &'a Atom, key: &Text) -> Option<&'a Text> {
     match atom {
         Atom::Equals(k, value) if k == key => Some(value),
+        Atom::Whole(value) if **key == *WHOLE => Some(value),
         _ => None,
     }
 }

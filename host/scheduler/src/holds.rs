@@ -42,14 +42,14 @@ impl Pattern {
 impl Display for Pattern {
     /// As JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_id(f, &self.entries)
+        write_entries(f, &self.entries)
     }
 }
 
-/// A worker's id as JSON, in the order of its keys.
-pub(crate) fn write_id(f: &mut impl fmt::Write, id: &[(Text, Text)]) -> fmt::Result {
+/// Keys and values as JSON, in their order; a key that is there twice is there twice.
+pub(crate) fn write_entries(f: &mut impl fmt::Write, entries: &[(Text, Text)]) -> fmt::Result {
     f.write_char('{')?;
-    for (i, (key, value)) in id.iter().enumerate() {
+    for (i, (key, value)) in entries.iter().enumerate() {
         f.write_str(if i > 0 { "," } else { "" })?;
         write_json(f, key)?;
         f.write_char(':')?;

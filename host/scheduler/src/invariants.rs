@@ -162,6 +162,7 @@ impl Scheduler {
         size_fits
             && route.pool.as_ref().is_none_or(|p| *p == kind.pool)
             && is_path_prefix(&kind.prefix, &task.instance)
+            && self.index.longest_prefix(&asked.atoms, &task.instance).is_none_or(|p| p == kind.prefix)
             && asked.atoms.iter().all(|a| kind.atoms.contains(a))
     }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::effect::{Change, Output, Reply};
 use crate::ids::{HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
-use crate::properties::Amounts;
+use crate::properties::{Amounts, Atom};
 use crate::scheduler::{Scheduler, reply};
 use crate::task::TaskState;
 use crate::workers::{Host, Open, Run, fits};
@@ -185,6 +185,13 @@ impl Scheduler {
                     self.offer(*host, out);
                 }
             }
+        }
+    }
+
+    /// The last workers with a prefix and a whole property list have gone: those with a shorter prefix are meant now.
+    pub(crate) fn place_what_may_go_elsewhere(&mut self, atoms: &[Atom], out: &mut Output) {
+        for task in self.index.waiting_for_whole(atoms) {
+            self.place(task, out);
         }
     }
 }

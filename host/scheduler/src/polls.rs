@@ -226,6 +226,9 @@ impl Scheduler {
         } else {
             self.offer(gone.host, out);
         }
+        if gone.last_of_kind {
+            self.place_what_may_go_elsewhere(&gone.spec.offered.atoms, out);
+        }
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);
         }

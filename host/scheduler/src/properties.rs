@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::holds::write_entries;
 use crate::ids::Text;
 use crate::route::Property;
 
@@ -43,6 +44,9 @@ pub enum Atom {
     Equals(Text, Text),
     /// The key is outside the schema, so no worker can have it.
     Unknown(Text),
+    /// The worker's whole property list is this one. Of the workers that have it, those with the longest instance name
+    /// prefix are meant.
+    Whole(Text),
 }
 
 /// Amounts by `minimum` key, in the schema's order. 0: not asked, or not offered.
@@ -116,15 +120,25 @@ pub struct Schema {
     /// Keys of type `minimum`, in order: index in [`Amounts`].
     minimums: Vec<Text>,
     unknown: UnknownProperty,
+    /// Lists are compared as a whole, and keys mean nothing.
+    exact_set: bool,
 }
 
 impl Schema {
+    /// `matching: exact_set`, as Buildbarn matches: an action goes to workers whose whole property list is the action's,
+    /// and of those to the ones with the longest instance name prefix that begins its own. No key is unknown, and none is
+    /// an amount. Unlike in Buildbarn, shorter prefixes serve again as soon as no worker with the longest one is there.
+    pub fn exact_set() -> Self {
+        let unknown = UnknownProperty::Ignore;
+        Self { types: BTreeMap::new(), minimums: Vec::new(), unknown, exact_set: true }
+    }
+
     /// A schema from `supported_platform_properties` and `unknown_property`.
     pub fn new(types: impl IntoIterator<Item = (Text, PropertyType)>, unknown: UnknownProperty) -> Self {
         let types: BTreeMap<_, _> = types.into_iter().collect();
         let minimums =
             types.iter().filter(|(_, t)| **t == PropertyType::Minimum).map(|(k, _)| k.clone()).collect();
-        Self { types, minimums, unknown }
+        Self { types, minimums, unknown, exact_set: false }
     }
 
     /// Keys of type `minimum`, in the order of [`Amounts`].
@@ -142,6 +156,9 @@ impl Schema {
     /// # Errors
     /// A value that isn't a number where one is needed; a key outside the schema if such actions are refused.
     pub fn action(&self, properties: &[Property]) -> Result<Asked, PropertyError> {
+        if self.exact_set {
+            return Ok(Asked { atoms: vec![whole(properties)], ..Asked::default() });
+        }
         let mut asked = Asked { demand: self.nothing(), ..Asked::default() };
         for Property { name, value } in properties {
             match self.types.get(name) {
@@ -174,6 +191,9 @@ impl Schema {
     /// # Errors
     /// A key outside the schema, whatever `unknown_property` says; a total that isn't a number, or is given twice.
     pub fn worker(&self, properties: &[Property]) -> Result<Offered, PropertyError> {
+        if self.exact_set {
+            return Ok(Offered { atoms: vec![whole(properties)], totals: Amounts::new() });
+        }
         let mut offered = Offered { atoms: Vec::with_capacity(properties.len() * 2), totals: self.nothing() };
         let mut listed: SmallVec<[Option<u64>; 4]> = smallvec![None; self.minimums.len()];
         for Property { name, value } in properties {
@@ -218,6 +238,17 @@ impl Schema {
             .map(|(_, k)| k.clone());
         PropertyError::Unknown { key: key.clone(), known, nearest }
     }
+}
+
+/// A list as one atom. Both protocols want it sorted; one that isn't is taken for what it means.
+fn whole(properties: &[Property]) -> Atom {
+    let mut sorted: Vec<_> = properties.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    _ = write_entries(&mut text, &sorted);
+    Atom::Whole(text.into())
 }
 
 fn number(key: &Text, value: &Text) -> Result<u64, PropertyError> {
@@ -300,6 +331,22 @@ mod tests {
         let ignored = schema(UnknownProperty::Ignore).action(&list(&[("zzz", "1")])).unwrap();
         assert!(ignored.atoms.is_empty());
         assert_eq!(ignored.unknown, [Text::from("zzz")]);
+    }
+
+    #[test]
+    fn lists_as_a_whole() {
+        let schema = Schema::exact_set();
+        let whole = |properties| schema.action(&list(properties)).unwrap().atoms;
+        assert_eq!(
+            whole(&[("cpu", "x"), ("b", "1"), ("b", "2")]),
+            [Atom::Whole(r#"{"b":"1","b":"2","cpu":"x"}"#.into())]
+        );
+        assert_eq!(
+            whole(&[("cpu", "x"), ("b", "2")]),
+            schema.worker(&list(&[("b", "2"), ("cpu", "x")])).unwrap().atoms
+        );
+        assert_ne!(whole(&[("a", "1,b")]), whole(&[("a", "1"), ("b", "")]));
+        assert_eq!(whole(&[]), [Atom::Whole("{}".into())]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 
 use crate::classes::{ClassKey, Index};
-use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, PoolId, ShapeId, Text};
+use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, PoolId, ShapeId, TaskId, Text};
 use crate::lanes::Eligible;
 use crate::properties::Atom;
 
@@ -74,8 +74,41 @@ impl Index {
             self.kinds_with.entry_ref(atom).or_default().insert(id);
         }
         self.shapes[shape].kinds.insert(id);
+        self.refresh_prefixes(&key.atoms);
         self.kind_by_key.insert(key, id);
         id
+    }
+
+    /// Queued tasks that ask for the whole property list among these atoms, in order.
+    pub(crate) fn waiting_for_whole(&self, atoms: &[Atom]) -> Vec<TaskId> {
+        let whole = atoms.iter().find(|a| matches!(a, Atom::Whole(_)));
+        let atom = whole.and_then(|a| self.atom_ids.get(a));
+        let classes = atom.and_then(|a| self.classes_asking.get(*a)).into_iter().flatten();
+        let tasks = classes.flat_map(|c| &self.classes[*c].queued);
+        let mut tasks: Vec<_> = tasks.map(|t| (self.waiting[*t].key, *t)).collect();
+        tasks.sort_unstable();
+        tasks.into_iter().map(|(_, t)| t).collect()
+    }
+
+    /// Workers with these atoms have come or gone: classes that ask for a whole property list may be for others now.
+    fn refresh_prefixes(&mut self, atoms: &[Atom]) {
+        let whole = atoms.iter().find(|a| matches!(a, Atom::Whole(_)));
+        let Some(atom) = whole.and_then(|a| self.atom_ids.get(a)) else { return };
+        let Some(classes) = self.classes_asking.get(*atom) else { return };
+        for id in classes.clone() {
+            self.probe();
+            let class = &self.classes[id];
+            let prefix = self.prefix_for(&class.key);
+            if prefix == class.prefix {
+                continue;
+            }
+            let eligible = self.eligible(&class.key, prefix.as_ref());
+            let from = class.lane;
+            self.classes[id].prefix = prefix;
+            if eligible != self.lanes[from].key.eligible {
+                self.split_lane(from, &[id], eligible);
+            }
+        }
     }
 
     /// The atoms of a kind that classes ask for, sorted.
@@ -99,6 +132,7 @@ impl Index {
                 self.release_atom(atom);
             }
         }
+        self.refresh_prefixes(&kind.key.atoms);
     }
 
     fn leave_shape(&mut self, kind: KindId, id: ShapeId) {
@@ -140,7 +174,7 @@ impl Index {
         for id in found.chain(&self.asking_nothing) {
             self.probe();
             let class = &self.classes[*id];
-            if may_serve(&key, &class.key) {
+            if may_serve(&key, &class.key, class.prefix.as_ref()) {
                 served.entry(class.lane).or_default().push(*id);
             }
         }
@@ -180,8 +214,8 @@ impl Index {
         id
     }
 
-    /// Shapes that may serve a class, sorted.
-    pub(crate) fn eligible(&self, class: &ClassKey) -> Eligible {
+    /// Shapes that may serve a class, sorted; if they must have a prefix, then those that do.
+    pub(crate) fn eligible(&self, class: &ClassKey, prefix: Option<&Text>) -> Eligible {
         // Whoever serves the class has its rarest atom; kinds are looked up by it.
         let rarest =
             class.atoms.iter().map(|a| self.kinds_having(*a)).min_by_key(|k| k.map_or(0, BTreeSet::len));
@@ -191,7 +225,7 @@ impl Index {
         };
         shapes.sort_unstable();
         shapes.dedup();
-        shapes.retain(|s| may_serve(&self.shapes[*s].key, class));
+        shapes.retain(|s| may_serve(&self.shapes[*s].key, class, prefix));
         shapes
     }
 
@@ -220,9 +254,10 @@ fn with(eligible: &Eligible, shape: ShapeId) -> Eligible {
 }
 
 /// May workers of this shape run tasks of this class, capacity aside?
-fn may_serve(shape: &ShapeKey, class: &ClassKey) -> bool {
+fn may_serve(shape: &ShapeKey, class: &ClassKey, prefix: Option<&Text>) -> bool {
     class.size_class.is_none_or(|s| s == shape.size_class)
         && class.pool.as_ref().is_none_or(|p| *p == shape.pool)
+        && prefix.is_none_or(|p| *p == shape.prefix)
         && is_path_prefix(&shape.prefix, &class.instance)
         && class.atoms.iter().all(|a| shape.atoms.binary_search(a).is_ok())
 }

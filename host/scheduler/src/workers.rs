@@ -111,8 +111,11 @@ pub(crate) struct Gone {
     /// When the timer of a host that is gone comes up.
     pub(crate) armed: Option<Time>,
     pub(crate) kind: KindId,
+    pub(crate) spec: Arc<WorkerSpec>,
     /// What its host had in all.
     pub(crate) totals: Amounts,
+    /// No other worker is like it.
+    pub(crate) last_of_kind: bool,
     /// Its host no longer serves what it served.
     pub(crate) serves_less: bool,
 }
@@ -287,13 +290,15 @@ impl Fleet {
         {
             of.held -= 1;
         }
-        let last_of_kind = decrement(&mut host.kinds, &worker.kind, |of| &mut of.workers);
+        let last_there = decrement(&mut host.kinds, &worker.kind, |of| &mut of.workers);
         let last_of_host = host.kinds.is_empty();
         let serves_less = served && !host.serves(worker.kind, &totals);
-        if last_of_kind {
+        let mut last_of_kind = false;
+        if last_there {
             let hosts = &mut index.kinds[worker.kind].hosts;
             hosts.remove(&worker.host);
-            if hosts.is_empty() {
+            last_of_kind = hosts.is_empty();
+            if last_of_kind {
                 index.drop_kind(worker.kind);
             }
         }
@@ -304,7 +309,8 @@ impl Fleet {
             self.host_by_key.remove(&host.key);
             self.remember(host);
         }
-        Some(Gone { host: worker.host, last_of_host, armed, kind: worker.kind, totals, serves_less })
+        let Worker { host, kind, spec, .. } = worker;
+        Some(Gone { host, last_of_host, armed, kind, spec, totals, last_of_kind, serves_less })
     }
 
     /// One that fails and restarts each time is not new when it comes back.
