@@ -43,6 +43,9 @@ pub enum Event {
     AddHold(Hold, Pattern),
     /// An operator takes that back, by the same pattern.
     RemoveHold(Hold, Pattern),
+    /// An operator says that the hosts of these workers are well: they are paused no more for what they said, and in
+    /// quarantine no more.
+    Release(Pattern),
     /// `next_deadline` has come.
     Deadline,
 }

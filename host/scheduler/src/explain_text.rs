@@ -24,8 +24,9 @@ impl Display for Explanation {
         }
         write!(f, "({}): {}", self.reason.code(), sentence(self.reason))?;
         if self.workers > 0 {
-            let counts = self.counts.iter().map(|(o, n)| format!("{n} {}", words(*o)));
-            write!(f, "; of {} known workers {}", self.workers, counts.collect::<Vec<_>>().join(", "))?;
+            let counts = self.counts.iter().map(|(o, n)| words(*o, *n)).collect::<Vec<_>>();
+            let s = if self.workers == 1 { "" } else { "s" };
+            write!(f, "; of {} known worker{s} {}", self.workers, counts.join(", "))?;
         }
         for mismatch in &self.mismatches {
             write!(f, "; {mismatch}")?;
@@ -263,23 +264,25 @@ fn sentence(reason: Reason) -> &'static str {
     }
 }
 
-fn words(obstacle: Obstacle) -> &'static str {
-    match obstacle {
-        Obstacle::OtherInstance => "serve other instance names",
-        Obstacle::OtherPool => "belong to another pool",
-        Obstacle::OtherSizeClass => "have another size class",
-        Obstacle::PropertyMismatch => "lack a property it asks for",
-        Obstacle::NeverFits => "are too small",
-        Obstacle::Drained => "are drained",
-        Obstacle::Paused => "are paused",
-        Obstacle::Quarantined => "are on a host in quarantine",
-        Obstacle::BackingOff => "are on a host where it failed and is tried again after a pause",
-        Obstacle::SameActionThere => "are on a host that runs the same action",
-        Obstacle::FailedThere => "are on a host where it failed",
-        Obstacle::MaxInflight => "are on a host at its max_inflight_tasks",
-        Obstacle::NotEnoughFree => "are on a host with too little left",
-        Obstacle::Busy => "are busy",
-        Obstacle::NotCalling => "have not called since their last answer",
-        Obstacle::Nothing => "are free",
-    }
+/// What keeps so many workers from it.
+fn words(obstacle: Obstacle, n: usize) -> String {
+    let (one, more, rest) = match obstacle {
+        Obstacle::OtherInstance => ("serves", "serve", "other instance names"),
+        Obstacle::OtherPool => ("belongs", "belong", "to another pool"),
+        Obstacle::OtherSizeClass => ("has", "have", "another size class"),
+        Obstacle::PropertyMismatch => ("lacks", "lack", "a property it asks for"),
+        Obstacle::NeverFits => ("is", "are", "too small"),
+        Obstacle::Drained => ("is", "are", "drained"),
+        Obstacle::Paused => ("is", "are", "paused"),
+        Obstacle::Quarantined => ("is", "are", "on a host in quarantine"),
+        Obstacle::FailedThere => ("is", "are", "on a host where it failed"),
+        Obstacle::BackingOff => ("is", "are", "on a host where it failed and is tried again after a pause"),
+        Obstacle::Busy => ("is", "are", "busy"),
+        Obstacle::SameActionThere => ("is", "are", "on a host that runs the same action"),
+        Obstacle::MaxInflight => ("is", "are", "on a host at its max_inflight_tasks"),
+        Obstacle::NotEnoughFree => ("is", "are", "on a host with too little left"),
+        Obstacle::NotCalling => ("has", "have", "not called since its last answer"),
+        Obstacle::Nothing => ("is", "are", "free"),
+    };
+    format!("{n} {} {rest}", if n == 1 { one } else { more })
 }

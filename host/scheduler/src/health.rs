@@ -135,8 +135,8 @@ impl Scheduler {
         self.offer_what_was_avoided(out);
     }
 
-    /// A host has completed a task, whatever came of it.
-    pub(crate) fn host_completed(&mut self, id: HostId, out: &mut Output) {
+    /// A host has completed a task, whatever came of it, or an operator says that it is well.
+    pub(crate) fn host_is_well(&mut self, id: HostId, out: &mut Output) {
         let host = &mut self.fleet.hosts[id];
         let health = std::mem::take(&mut host.health);
         if health.quarantine.is_some() {

@@ -167,6 +167,18 @@ impl Scheduler {
         }
     }
 
+    pub(crate) fn release(&mut self, pattern: &Pattern, out: &mut Output) {
+        let mut hosts: Vec<HostId> =
+            self.workers_matching(pattern).iter().map(|w| self.fleet.workers[*w].host).collect();
+        hosts.dedup();
+        for host in &hosts {
+            self.host_is_well(*host, out);
+        }
+        for host in hosts {
+            self.offer(host, out);
+        }
+    }
+
     /// By host, so that no host is offered work before all its workers are let go.
     fn workers_matching(&self, pattern: &Pattern) -> Vec<WorkerId> {
         let all = self.fleet.workers.iter().filter(|(_, w)| pattern.matches(&w.spec.id));

@@ -86,7 +86,7 @@ impl Scheduler {
         match verdict {
             Verdict::Answer => {
                 self.end_task(task, &End::Reported, out);
-                self.host_completed(host, out);
+                self.host_is_well(host, out);
                 None
             }
             Verdict::Failed(cause) => {

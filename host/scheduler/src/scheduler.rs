@@ -49,7 +49,8 @@ pub struct Config {
     /// How long a host in quarantine is given nothing before it is tried with one task; twice as long each time that
     /// fails.
     pub quarantine: Duration,
-    /// The longest such time.
+    /// The longest such time: what fails everywhere fills the quarantine with hosts, and this is how long the last of
+    /// them take to come back.
     pub quarantine_max: Duration,
     /// A task that no worker could ever run for so long ends, with the reason; counted from when it arrived, from when
     /// this scheduler started, or from when the last that could have was missed, whichever is the latest. So pools have
@@ -84,7 +85,7 @@ impl Default for Config {
             exhausted_max: 10,
             quarantine_after: 5,
             quarantine: Duration::from_secs(60),
-            quarantine_max: Duration::from_secs(1800),
+            quarantine_max: Duration::from_secs(300),
             unschedulable_timeout: Duration::from_secs(15 * 60),
             priority_step: Duration::from_secs(60),
             queued_tasks_max: 200_000,
@@ -161,6 +162,7 @@ impl Scheduler {
             }
             Event::AddHold(hold, pattern) => self.add_hold(hold, pattern, out),
             Event::RemoveHold(hold, pattern) => self.remove_hold(hold, pattern, out),
+            Event::Release(pattern) => self.release(&pattern, out),
             Event::Deadline => {}
         }
         self.deadlines(out);

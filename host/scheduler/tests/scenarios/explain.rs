@@ -1,9 +1,12 @@
 //! Why an action waits, as data and in words.
 
+use std::collections::BTreeSet;
+
 use pointsman_scheduler::event::Event;
 use pointsman_scheduler::explain::{Explanation, Obstacle, Reason, UNAVAILABLE_MAX};
 use pointsman_scheduler::explain_text::Verdict;
 use pointsman_scheduler::holds::Hold;
+use pointsman_scheduler::scheduler::Config;
 
 use crate::support::{Ask, Worker, World, ask, worker};
 
@@ -169,7 +172,7 @@ fn all_are_busy() {
     );
     assert_eq!(
         why.to_string(),
-        "queued for 0 s (all-busy): every worker that could run it is busy; of 3 known workers 2 are busy, 1 are on a \
+        "queued for 0 s (all-busy): every worker that could run it is busy; of 3 known workers 2 are busy, 1 is on a \
          host at its max_inflight_tasks"
     );
 }
@@ -278,6 +281,54 @@ fn one_worker_is_counted_once_under_the_first_thing() {
     assert_eq!(why(&workers, &a).reason, Reason::Running);
 }
 
+/// One queue with every reason that an action may wait for, but that there is no worker.
+#[test]
+fn every_reason_at_once() {
+    let mut w = World::new(Config { quarantine_after: 2, ..Config::default() });
+    let of = |tag: &str| worker(tag).prefix("x").with("tag", tag).with("cpu", "4");
+    let any = |name: &str| ask(name).instance("x");
+    let tagged = |name: &str, tag: &str| any(name).with("tag", tag).with("cpu", "3");
+    for tag in ["drained", "paused", "sick", "failed", "busy"] {
+        w.idle(&of(tag));
+    }
+    w.hold(Hold::Drain, &[("host", "drained")]);
+    w.hold(Hold::Pause, &[("host", "paused")]);
+    for (name, tag) in [("s1", "sick"), ("s2", "sick"), ("f", "failed")] {
+        w.submit(&tagged(name, tag));
+        w.failed(&of(tag), name, "disk full");
+    }
+    w.submit(&tagged("b", "busy"));
+    let asks = [
+        ("unknown-property", any("1").with("typo", "")),
+        ("no-instance-match", ask("2")),
+        ("no-pool", any("3").pool("p")),
+        ("no-size-class", any("4").size(7)),
+        ("no-property-match", any("5").with("gpu", "x")),
+        ("never-fits", any("6").with("cpu", "5")),
+        ("drained", tagged("7", "drained")),
+        ("paused", tagged("8", "paused")),
+        ("quarantined", tagged("9", "sick")),
+        ("all-busy", tagged("10", "busy")),
+        ("backing-off", tagged("f", "failed")),
+    ];
+    for (code, ask) in &asks {
+        let plan = w.plan(ask);
+        let operation = w.submit(ask);
+        let why = w.why(operation);
+        assert_eq!((why.reason.code(), why.workers), (*code, 5), "{why}");
+        let waits = ["all-busy", "backing-off"].contains(code);
+        assert_eq!(why.remedy().is_none(), waits, "{why}");
+        // What hasn't failed yet would run where this one rests.
+        let planned = if *code == "backing-off" { "next" } else { code };
+        assert_eq!(plan.reason.code(), planned, "{plan}");
+        assert_eq!(plan.counts.iter().map(|(_, n)| n).sum::<usize>(), 5);
+    }
+    let classes = w.core.queue(99);
+    assert_eq!(classes.iter().map(|c| c.count).sum::<usize>(), w.core.counts().queued);
+    let shown: BTreeSet<_> = classes.iter().map(|c| c.explanation.reason.code()).collect();
+    assert_eq!(shown, asks.iter().map(|(code, _)| *code).collect());
+}
+
 // === Position, samples ===
 
 #[test]
@@ -316,7 +367,7 @@ fn a_plan_queues_nothing_and_says_what_would_be() {
     assert_eq!((now.reason, now.verdict()), (Reason::Next, Verdict::Now));
     assert_eq!(
         now.to_string(),
-        "would run now (next): a worker is about to take it, or one before it; of 1 known workers 1 are free"
+        "would run now (next): a worker is about to take it, or one before it; of 1 known worker 1 is free"
     );
     let never = w.plan(&ask("a").with("cpu", "5"));
     assert_eq!(never.verdict(), Verdict::Never);

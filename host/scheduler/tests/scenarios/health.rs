@@ -7,7 +7,7 @@ use pointsman_scheduler::explain::Reason;
 use pointsman_scheduler::holds::Hold;
 use pointsman_scheduler::scheduler::Config;
 
-use crate::support::{World, ask, worker};
+use crate::support::{World, ask, pattern, worker};
 
 /// Tasks are given up when they have failed once; three that fail make a quarantine of 10 s.
 fn strict() -> Config {
@@ -119,7 +119,7 @@ fn a_host_that_fails_different_actions_in_a_row_is_in_quarantine() {
         &*said,
         "actions failed there one after the other, at last: disk full; tried with one action in 10 s"
     );
-    assert!(w.why(d).to_string().contains("; of 1 known workers 1 are on a host in quarantine;"));
+    assert!(w.why(d).to_string().contains("; of 1 known worker 1 is on a host in quarantine;"));
 }
 
 #[test]
@@ -227,6 +227,18 @@ fn what_failed_elsewhere_goes_back_when_the_other_host_is_in_quarantine() {
     w.failed(&worker("h2").with("os", ""), "c", "disk full");
     w.pass(10);
     assert_eq!(w.state(a), "on h1", "on trial, though it failed there: h2 is no better");
+}
+
+#[test]
+fn an_operator_may_release_it() {
+    let mut w = World::new(strict());
+    w.idle(&worker("h"));
+    fail(&mut w, "h", &["a", "b", "c"]);
+    let d = w.submit(&ask("d"));
+    w.step(Event::Release(pattern(&[("host", "other")])));
+    assert_eq!(w.state(d), "queued");
+    w.step(Event::Release(pattern(&[("host", "h")])));
+    assert_eq!((w.state(d), &*w.news[1]), ("on h".to_owned(), "h released from quarantine"));
 }
 
 #[test]

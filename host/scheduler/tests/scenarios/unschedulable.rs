@@ -31,7 +31,7 @@ fn it_ends_after_a_quarter_of_an_hour_with_the_reason() {
     assert_eq!(
         w.state(a),
         "unschedulable: no worker that could run it was there for 900 s: queued for 15 min (never-fits): it asks for \
-         more than any host has in all; of 1 known workers 1 are too small; cpu 8 is asked for, the most that a host \
+         more than any host has in all; of 1 known worker 1 is too small; cpu 8 is asked for, the most that a host \
          has left is 4 of 4; to unblock it: start a worker with cpu of 8 or more, or ask for less"
     );
 }

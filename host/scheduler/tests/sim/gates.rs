@@ -65,7 +65,8 @@ impl Gates {
         news: &HostNews,
     ) -> Result<&'static str, String> {
         let completed = matches!(event, Event::Poll(poll) if poll.spec.host == *host
-            && matches!(poll.report, Report::Completed(_, Verdict::Answer)));
+            && matches!(poll.report, Report::Completed(_, Verdict::Answer)))
+            || matches!(event, Event::Release(_));
         let was = self.quarantined.get(host);
         let (right, what) = match news {
             HostNews::Paused { length, .. } => {

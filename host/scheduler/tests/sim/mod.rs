@@ -197,6 +197,7 @@ impl Sim {
         match self.rng.pick(&there).cloned().filter(|_| self.rng.percent(60)) {
             Some((hold, pattern)) => self.step(Event::RemoveHold(hold, pattern)),
             None if self.rng.percent(10) => self.step(Event::RemoveHold(hold, own)),
+            None if self.rng.percent(10) => self.step(Event::Release(own)),
             None => self.step(Event::AddHold(hold, own)),
         }
     }
