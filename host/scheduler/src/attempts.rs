@@ -110,10 +110,14 @@ impl Scheduler {
         self.set_class(id, class);
     }
 
-    /// The task has rested.
+    /// The task has rested, or waited long enough for the host that last ran its key.
     pub(crate) fn task_due(&mut self, id: TaskId, out: &mut Output) {
         let Some(task) = self.tasks.get_mut(id) else { return };
-        (task.armed, task.rests) = (None, false);
+        task.armed = None;
+        if task.aside_until.is_some() {
+            return self.return_from_aside(id, out);
+        }
+        task.rests = false;
         if !task.is_queued() {
             return self.reclass(id);
         }

@@ -53,8 +53,11 @@ impl Scheduler {
     /// Lanes with something that fits.
     fn lanes_for(&self, host: &Host, shapes: impl Iterator<Item = ShapeId>, free: &Amounts) -> Lanes<'_> {
         let mut lanes: Lanes<'_> = SmallVec::new();
+        let aside = self.index.aside.get(&host.key);
         for (i, shape) in shapes.enumerate() {
-            for id in &self.index.shapes[shape].waiting {
+            let aside = aside.into_iter().flatten();
+            let aside = aside.filter(|id| self.index.lanes[**id].key.eligible.contains(&shape));
+            for id in self.index.shapes[shape].waiting.iter().chain(aside) {
                 self.index.probe();
                 let lane = &self.index.lanes[*id];
                 let demand = &self.index.demands[lane.key.demand].amounts;

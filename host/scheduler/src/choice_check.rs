@@ -50,7 +50,7 @@ impl Scheduler {
         let class = &self.index.classes[task.class];
         let demand = &self.index.demands[class.key.demand].amounts;
         let (kinds, paths) = (of_kinds.into_keys().collect(), self.paths(task));
-        Queued { id, task, kinds, avoids, demand, lane: class.lane, paths }
+        Queued { id, task, kinds, avoids, only: class.key.only.clone(), demand, lane: class.lane, paths }
     }
 
     fn check_invocations_of(&self, id: TaskId, task: &Task) -> Result<(), String> {
@@ -128,6 +128,8 @@ struct Queued<'a> {
     kinds: BTreeSet<KindId>,
     /// Hosts where it has failed, if there are others for it.
     avoids: SmallVec<[Text; 2]>,
+    /// The host it waits for.
+    only: Option<Text>,
     demand: &'a Amounts,
     lane: LaneId,
     paths: Vec<Vec<InvocationId>>,
@@ -168,6 +170,7 @@ impl Slow<'_> {
     fn could_take(&self, queued: &Queued<'_>) -> bool {
         fits(queued.demand, &self.free)
             && !queued.avoids.contains(&self.host.key)
+            && queued.only.as_ref().is_none_or(|h| *h == self.host.key)
             && queued.kinds.iter().any(|k| self.kinds.contains(k))
     }
 

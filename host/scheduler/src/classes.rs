@@ -31,6 +31,8 @@ pub(crate) struct ClassKey {
     pub(crate) pool: Option<Text>,
     /// Hosts where its tasks have failed.
     pub(crate) avoid: Avoid,
+    /// Its tasks wait for this host, for a while.
+    pub(crate) only: Option<Text>,
 }
 
 /// Tasks with one set of requirements.
@@ -78,6 +80,8 @@ pub(crate) struct Index {
     class_by_key: Map<ClassKey, ClassId>,
     pub(crate) lanes: SlotMap<LaneId, Lane>,
     pub(crate) lane_by_key: Map<LaneKey, LaneId>,
+    /// Lanes whose tasks wait for one host, by its name, with something queued: the side queue of that host.
+    pub(crate) aside: Map<Text, BTreeSet<LaneId>>,
     /// Lanes that avoid hosts, with something queued.
     pub(crate) avoiding: BTreeSet<LaneId>,
     /// Queued tasks.
@@ -116,6 +120,7 @@ impl Index {
             class_by_key: Map::default(),
             lanes: SlotMap::with_key(),
             lane_by_key: Map::default(),
+            aside: Map::default(),
             avoiding: BTreeSet::new(),
             waiting: SecondaryMap::new(),
             invocations: Invocations::default(),
@@ -167,7 +172,15 @@ impl Index {
     /// The class with the same requirements for tasks that have failed on these hosts, made if there is none. It is
     /// made even where bounds are reached: a task that was accepted isn't lost.
     pub(crate) fn class_avoiding(&mut self, id: ClassId, avoid: Avoid) -> ClassId {
-        let key = ClassKey { avoid, ..self.classes[id].key.clone() };
+        self.class_of(ClassKey { avoid, only: None, ..self.classes[id].key.clone() })
+    }
+
+    /// The class with the same requirements for tasks that wait for a host, or for any.
+    pub(crate) fn class_only(&mut self, id: ClassId, only: Option<Text>) -> ClassId {
+        self.class_of(ClassKey { only, ..self.classes[id].key.clone() })
+    }
+
+    fn class_of(&mut self, key: ClassKey) -> ClassId {
         self.class_by_key.get(&key).copied().unwrap_or_else(|| self.new_class(key))
     }
 
@@ -210,6 +223,7 @@ impl Index {
             eligible: self.eligible(&key, prefix.as_ref()),
             demand: key.demand,
             avoid: key.avoid.clone(),
+            only: key.only.clone(),
         });
         for atom in &key.atoms {
             self.atoms[*atom].classes += 1;
@@ -355,6 +369,7 @@ impl Index {
                 eligible: self.eligible(&class.key, class.prefix.as_ref()),
                 demand: class.key.demand,
                 avoid: class.key.avoid.clone(),
+                only: class.key.only.clone(),
             };
             if lane.key != key || !lane.classes.contains(&id) {
                 return Err(format!("class {:?} is in the wrong lane", id.data()));
@@ -391,5 +406,5 @@ fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 8]>, deman
         SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => None,
     };
     let (instance, pool) = (instance.clone(), route.pool.clone());
-    ClassKey { instance, atoms, demand, size_class, pool, avoid: Avoid::default() }
+    ClassKey { instance, atoms, demand, size_class, pool, avoid: Avoid::default(), only: None }
 }

@@ -53,6 +53,7 @@ impl Scheduler {
             undelivered: 0,
             exhausted: 0,
             rests: false,
+            aside_until: None,
             unserved_since: Some(self.now),
             armed: None,
         });
@@ -265,6 +266,7 @@ impl Scheduler {
             class = self.index.class_avoiding(class, avoid);
         }
         self.dequeue(id);
+        self.end_aside(id);
         self.stop_sharing(id);
         if class != self.tasks[id].class {
             self.tasks[id].unserved_since = Some(self.now);

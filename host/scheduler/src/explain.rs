@@ -39,6 +39,8 @@ pub enum Obstacle {
     FailedThere,
     /// The action failed on its host, and there it is tried again only after a while.
     BackingOff,
+    /// It is not on the host that the action waits for.
+    Affinity,
     /// It runs something.
     Busy,
     /// Its host runs the same action, and can't run it twice.
@@ -67,6 +69,7 @@ impl Obstacle {
             Self::Quarantined => "quarantined",
             Self::FailedThere => "failed-there",
             Self::BackingOff => "backing-off",
+            Self::Affinity => "affinity",
             Self::Busy => "busy",
             Self::SameActionThere => "same-action-there",
             Self::MaxInflight => "max-inflight",
@@ -104,6 +107,8 @@ pub enum Reason {
     Quarantined,
     /// It failed on all that could run it now, and is tried there again after a while.
     BackingOff,
+    /// It waits a while for the host that last ran its affinity key.
+    Affinity,
     /// All that could run it are busy.
     AllBusy,
     /// It has just come, or its turn comes next.
@@ -126,6 +131,7 @@ impl Reason {
             Self::Paused => "paused",
             Self::Quarantined => "quarantined",
             Self::BackingOff => "backing-off",
+            Self::Affinity => "affinity",
             Self::AllBusy => "all-busy",
             Self::Next => "next",
         }
@@ -146,6 +152,7 @@ impl Reason {
             | Self::Paused
             | Self::Quarantined
             | Self::BackingOff
+            | Self::Affinity
             | Self::AllBusy
             | Self::Next => false,
         }
@@ -429,6 +436,8 @@ impl Matching<'_> {
                 true => Obstacle::FailedThere,
                 false => Obstacle::BackingOff,
             }
+        } else if self.lane.is_some_and(|lane| lane.only.as_ref().is_some_and(|h| *h != host.key)) {
+            Obstacle::Affinity
         } else if worker.run.is_some() {
             Obstacle::Busy
         } else if self.digest.is_some_and(|d| host.running.contains(d)) {
@@ -521,6 +530,9 @@ fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>) -> Reason
     if matching.asked.atoms.iter().any(|a| matches!(a, Atom::Unknown(_))) {
         return Reason::UnknownProperty;
     }
+    if matching.lane.is_some_and(|lane| lane.only.is_some()) {
+        return Reason::Affinity;
+    }
     // What stops the worker that comes furthest is what stops the action.
     let Some(furthest) = counts.keys().next_back() else { return Reason::NoWorkerRegistered };
     match furthest {
@@ -534,6 +546,7 @@ fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>) -> Reason
         Obstacle::Quarantined => Reason::Quarantined,
         Obstacle::BackingOff => Reason::BackingOff,
         Obstacle::FailedThere
+        | Obstacle::Affinity
         | Obstacle::Busy
         | Obstacle::SameActionThere
         | Obstacle::MaxInflight

@@ -82,7 +82,7 @@ impl Explanation {
     pub fn remedy(&self) -> Option<String> {
         let list = |items: Vec<String>| items.join(", and ");
         match self.reason {
-            Reason::Running | Reason::AllBusy | Reason::Next | Reason::BackingOff => None,
+            Reason::Running | Reason::AllBusy | Reason::Next | Reason::BackingOff | Reason::Affinity => None,
             Reason::Drained => Some("remove the drain, or start another worker like these".to_owned()),
             Reason::Paused => Some("remove the pause, or start another worker like these".to_owned()),
             Reason::Quarantined => {
@@ -259,6 +259,7 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::BackingOff => {
             "it failed on every worker that could run it now, and is tried again after a pause"
         }
+        Reason::Affinity => "it waits a while for the host that last ran its affinity key",
         Reason::AllBusy => "every worker that could run it is busy",
         Reason::Next => "a worker is about to take it, or one before it",
     }
@@ -277,6 +278,7 @@ fn words(obstacle: Obstacle, n: usize) -> String {
         Obstacle::Quarantined => ("is", "are", "on a host in quarantine"),
         Obstacle::FailedThere => ("is", "are", "on a host where it failed"),
         Obstacle::BackingOff => ("is", "are", "on a host where it failed and is tried again after a pause"),
+        Obstacle::Affinity => ("is", "are", "not on the host it waits for"),
         Obstacle::Busy => ("is", "are", "busy"),
         Obstacle::SameActionThere => ("is", "are", "on a host that runs the same action"),
         Obstacle::MaxInflight => ("is", "are", "on a host at its max_inflight_tasks"),

@@ -130,7 +130,9 @@ impl Scheduler {
         let host = &mut self.fleet.hosts[id];
         let Some(news) = host.health.fail(task, cause, self.now, &self.config) else { return };
         out.effects.push(Effect::Host { host: host.key.clone(), news });
+        let host = host.key.clone();
         self.health_changed(id);
+        self.return_what_waits_for(&host, out);
         // Tasks that failed elsewhere may have waited for this one.
         self.offer_what_was_avoided(out);
     }

@@ -136,9 +136,15 @@ impl Scheduler {
         if matches!(outcome, HoldOutcome::Added(_)) {
             self.holds.insert((hold, pattern.clone()), self.now);
             out.changes.push(Change::PutHold(hold, pattern));
+            let mut hosts: Vec<Text> = Vec::new();
             for worker in matching {
                 self.hold_worker(worker);
+                let host = &self.fleet.hosts[self.fleet.workers[worker].host].key;
+                if hosts.last() != Some(host) {
+                    hosts.push(host.clone());
+                }
             }
+            hosts.iter().for_each(|host| self.return_what_waits_for(host, out));
             // Tasks that failed elsewhere may have waited for these.
             self.offer_what_was_avoided(out);
         }

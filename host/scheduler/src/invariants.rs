@@ -22,6 +22,7 @@ impl Scheduler {
         self.check_operations()?;
         self.check_sharing()?;
         self.check_timers()?;
+        self.check_aside()?;
         self.check_fairness()?;
         self.check_nobody_waits_in_vain()
     }
@@ -98,7 +99,9 @@ impl Scheduler {
         if let Some(worker) = self.fleet.workers.values().find(|w| w.armed.is_none_or(|a| a > w.deadline)) {
             return Err(format!("worker {} has no timer for its deadline", worker.key));
         }
-        if let Some(task) = self.tasks.values().find(|t| t.rests != t.armed.is_some()) {
+        if let Some(task) =
+            self.tasks.values().find(|t| (t.rests || t.aside_until.is_some()) != t.armed.is_some())
+        {
             return Err(format!("task {} rests and has no timer, or the other way round", task.sequence));
         }
         let looks = self.look.armed.is_some() || self.config.unschedulable_timeout.is_zero();
@@ -134,7 +137,9 @@ impl Scheduler {
                 let task = &self.tasks[*id];
                 let host = &self.fleet.hosts[worker.host];
                 let avoid = task.avoid();
-                self.has_room(worker, task)
+                let waits_for = &self.index.classes[task.class].key.only;
+                waits_for.as_ref().is_none_or(|h| *h == host.key)
+                    && self.has_room(worker, task)
                     && self.is_eligible(worker, task)
                     && !host.running.contains(&task.digest)
                     && !(avoid.contains(&host.key) && (avoid.always || self.may_go_elsewhere(task)))

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::attempts::Avoid;
 use crate::classes::Index;
-use crate::ids::{ActionDigest, ClassId, DemandId, InvocationId, LaneId, PoolId, ShapeId, TaskId};
+use crate::ids::{ActionDigest, ClassId, DemandId, InvocationId, LaneId, Map, PoolId, ShapeId, TaskId, Text};
 use crate::queue::{Entry, Pools, Queue};
 use crate::task::QueueKey;
 
@@ -24,6 +24,8 @@ pub(crate) struct LaneKey {
     pub(crate) demand: DemandId,
     /// Hosts that take its tasks only if there are no others.
     pub(crate) avoid: Avoid,
+    /// The host that its tasks wait for: only its workers look here.
+    pub(crate) only: Option<Text>,
 }
 
 /// Classes that are one queue to every worker.
@@ -139,6 +141,9 @@ impl Index {
     fn mark(&mut self, id: LaneId) {
         let lane = &self.lanes[id];
         let waits = !lane.queue.is_empty();
+        if let Some(host) = &lane.key.only {
+            return list(&mut self.aside, host, id, waits);
+        }
         for shape in &lane.key.eligible {
             // A shape that goes is gone before its lanes are called otherwise.
             let Some(shape) = self.shapes.get_mut(*shape) else { continue };
@@ -192,6 +197,9 @@ impl Index {
             }
         }
         self.avoiding.remove(&id);
+        if let Some(host) = &lane.key.only {
+            list(&mut self.aside, host, id, false);
+        }
     }
 
     fn move_class(&mut self, id: ClassId, to: LaneId) {
@@ -282,17 +290,30 @@ impl Index {
                 return Err(format!("lane {:?} is not found by its key", id.data()));
             }
             let waits = !lane.queue.is_empty();
-            if self.avoiding.contains(&id) != (waits && !lane.key.avoid.is_empty()) {
+            let is_aside = lane.key.only.is_some();
+            if self.avoiding.contains(&id) != (waits && !is_aside && !lane.key.avoid.is_empty()) {
                 return Err(format!("lane {:?} avoids hosts and isn't listed", id.data()));
             }
             for shape in &lane.key.eligible {
                 let shape = self.shapes.get(*shape).ok_or("a lane's shape is gone")?;
-                if !shape.lanes.contains(&id) || shape.waiting.contains(&id) != waits {
+                if !shape.lanes.contains(&id) || shape.waiting.contains(&id) != (waits && !is_aside) {
                     return Err(format!("shape knows lane {:?} wrongly", id.data()));
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Puts a lane into a host's list, or takes it out.
+fn list(lists: &mut Map<Text, BTreeSet<LaneId>>, host: &Text, lane: LaneId, waits: bool) {
+    if waits {
+        lists.entry_ref(host).or_default().insert(lane);
+    } else if let Some(lanes) = lists.get_mut(host) {
+        lanes.remove(&lane);
+        if lanes.is_empty() {
+            lists.remove(host);
+        }
     }
 }
 

@@ -12,7 +12,8 @@
 //! | [`properties`] | the schema and its four types |
 //! | `classes`, `shapes`, `lanes` | who can serve whom |
 //! | `queue`, `fairness` | in which order tasks wait, and invocations get workers |
-//! | `workers`, `placement` | who is there, what is free, who runs what |
+//! | `workers`, [`placement`] | who is there, what is free, who runs what |
+//! | `affinity` | tasks that wait a while for the host that last ran their key |
 //! | `choice` | which task is next for a worker |
 //! | [`task`], `timers` | tasks, operations, deadlines |
 //! | [`records`] | what must survive, and how to come back from it |
@@ -27,6 +28,7 @@
 //! - No worker passes over an invocation with a smaller score that has something for it.
 //! - Same events at the same times, same history: maps with hash order are looked up, never iterated.
 
+mod affinity;
 pub mod attempts;
 mod choice;
 mod choice_check;
@@ -43,7 +45,7 @@ pub mod ids;
 pub mod invariants;
 mod lanes;
 mod lifecycle;
-mod placement;
+pub mod placement;
 mod polls;
 pub mod properties;
 mod queue;

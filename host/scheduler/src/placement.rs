@@ -1,5 +1,5 @@
-//! Who runs what: a worker that is free takes what is next for it (`choice.rs`); a task that arrives goes to the host
-//! that was used least recently.
+//! Who runs what: a worker that is free takes what is next for it (`choice.rs`); a task that arrives goes to a host that
+//! waits, by one of three rules.
 
 use smallvec::SmallVec;
 
@@ -11,6 +11,51 @@ use crate::scheduler::{Scheduler, reply};
 use crate::task::TaskState;
 use crate::workers::{Host, Open, Run, fits};
 
+/// Which host an arriving task goes to, of those that wait and have room. Of equals the one used least recently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Placement {
+    /// The one used least recently: all are used alike.
+    #[default]
+    Spread,
+    /// The one with least free, by the schema's `minimum` keys in their order, and then with fewest waiting workers: as
+    /// few as possible are used, so that others can be switched off.
+    Pack,
+    /// The one with least left of what the task asks for, in proportion to what it asks for: what is large stays whole
+    /// for what needs it. Of fitting groups of hosts with the same free, at most [`FITTING_MAX`] are compared.
+    BestFit,
+}
+
+/// So many groups of hosts with the same free are compared to find the best fit.
+pub const FITTING_MAX: usize = 64;
+
+/// Smaller is better.
+type Merit<'a> = (u128, Option<&'a Amounts>);
+
+impl Placement {
+    /// How good it is to take so much from a host with so much free. Groups come with the least free first.
+    fn merit<'a>(self, demand: &Amounts, free: &'a Amounts) -> Merit<'a> {
+        match self {
+            Self::Spread => (0, None),
+            Self::Pack => (0, Some(free)),
+            Self::BestFit => {
+                let asked = demand.iter().zip(free).filter(|(asked, _)| **asked > 0);
+                let left = asked.map(|(asked, free)| (u128::from(free - asked) << 16) / u128::from(*asked));
+                (left.sum(), None)
+            }
+        }
+    }
+
+    /// With so many groups of fitting hosts compared, what is found is good enough.
+    fn is_settled(self, compared: usize) -> bool {
+        match self {
+            Self::Spread => false,
+            // Of one shape, all that come later are worse.
+            Self::Pack => true,
+            Self::BestFit => compared >= FITTING_MAX,
+        }
+    }
+}
+
 /// So many hosts are looked at before all are.
 const HOSTS_AT_A_GLANCE: usize = 64;
 
@@ -20,6 +65,12 @@ pub(crate) type Caller = (WorkerId, PollId);
 impl Scheduler {
     /// Gives a task that is in no queue to a worker that waits, or else lets it wait.
     pub(crate) fn place_or_enqueue(&mut self, id: TaskId, out: &mut Output) {
+        if let Some(caller) = self.worker_on_last_host(id) {
+            return self.assign(id, caller, out);
+        }
+        if self.set_aside(id) {
+            return self.enqueue(id);
+        }
         match self.worker_for(id) {
             Some(caller) => self.assign(id, caller, out),
             None => self.enqueue(id),
@@ -28,7 +79,11 @@ impl Scheduler {
 
     /// Gives a queued task to a worker that waits, if there is one for it. No other queued task has one.
     pub(crate) fn place(&mut self, id: TaskId, out: &mut Output) {
+        if self.is_aside_in_vain(id) {
+            return self.return_from_aside(id, out);
+        }
         if self.index.waiting.contains_key(id)
+            && self.tasks[id].aside_until.is_none()
             && let Some(caller) = self.worker_for(id)
         {
             self.assign(id, caller, out);
@@ -36,7 +91,7 @@ impl Scheduler {
     }
 
     /// A worker that waits and may run a task. It waits no longer.
-    fn worker_for(&mut self, id: TaskId) -> Option<Caller> {
+    pub(crate) fn worker_for(&mut self, id: TaskId) -> Option<Caller> {
         let task = &self.tasks[id];
         let lane = &self.index.lanes[self.index.classes[task.class].lane];
         // Others of the same digest wait: where they can't go, this can't.
@@ -51,7 +106,8 @@ impl Scheduler {
     fn host_for(&self, id: TaskId, lane: &LaneKey) -> Option<Open> {
         let digest = &self.tasks[id].digest;
         let demand = &self.index.demands[lane.demand].amounts;
-        let mut best: Option<Open> = None;
+        let mut best: Option<(Merit<'_>, Open)> = None;
+        let mut compared = 0;
         for shape in &lane.eligible {
             self.index.probe();
             let Some(groups) = self.fleet.open.get(shape) else { continue };
@@ -60,20 +116,21 @@ impl Scheduler {
                 if !fits(demand, free) {
                     continue;
                 }
-                for open in group {
-                    if best.is_some_and(|b| b < *open) {
-                        break;
-                    }
+                let merit = self.config.placement.merit(demand, free);
+                let mut better = group.iter().take_while(|o| best.is_none_or(|b| (merit, **o) < b));
+                let found = better.find(|open| {
                     self.index.probe();
                     let host = &self.fleet.hosts[open.host];
-                    if !host.running.contains(digest) && !self.avoids(lane, host) {
-                        best = Some(*open);
-                        break;
-                    }
+                    !host.running.contains(digest) && !self.avoids(lane, host)
+                });
+                best = found.map(|open| (merit, *open)).or(best);
+                compared += 1;
+                if best.is_some() && self.config.placement.is_settled(compared) {
+                    break;
                 }
             }
         }
-        best
+        best.map(|(_, open)| open)
     }
 
     /// Lets a host's waiting workers take what they now may.
@@ -124,6 +181,8 @@ impl Scheduler {
 
     pub(crate) fn assign(&mut self, id: TaskId, (worker, poll): Caller, out: &mut Output) {
         self.dequeue(id);
+        self.end_aside(id);
+        self.note_last_host(id, self.fleet.workers[worker].host);
         let task = &mut self.tasks[id];
         task.state = TaskState::Running(worker);
         self.count_running(id, true);

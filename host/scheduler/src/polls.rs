@@ -220,6 +220,7 @@ impl Scheduler {
             let cause: Text = format!("the worker disappeared: it has not called for {after} s").into();
             self.requeue(task, Some((id, Failure::Lost, cause)), out)
         });
+        let host = self.fleet.hosts[self.fleet.workers[id].host].key.clone();
         let Some(mut gone) = self.fleet.remove(&mut self.index, id) else { return };
         if gone.last_of_host {
             self.timers.disarm(Subject::Host(gone.host), &mut gone.armed);
@@ -232,6 +233,7 @@ impl Scheduler {
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);
         }
+        self.return_what_waits_for(&host, out);
         if let Some(task) = again {
             self.place(task, out);
         }

@@ -168,6 +168,7 @@ impl Scheduler {
             undelivered: 0,
             exhausted: 0,
             rests: false,
+            aside_until: None,
             unserved_since: Some(self.now.max(record.queued_at)),
             armed: None,
         };

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use slotmap::SlotMap;
 
+use crate::affinity::LastHosts;
 use crate::attempts::Budgets;
 use crate::classes::{Bounds, Index};
 use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
 use crate::holds::{Hold, Pattern};
 use crate::ids::{Map, OperationId, PollId, TaskId, Text};
+use crate::placement::Placement;
 use crate::properties::Schema;
 use crate::task::{Operation, ShareKey, Task};
 use crate::time::Time;
@@ -56,6 +58,8 @@ pub struct Config {
     /// this scheduler started, or from when the last that could have was missed, whichever is the latest. So pools have
     /// that long to grow from nothing. 0: it waits for ever.
     pub unschedulable_timeout: Duration,
+    /// Which of the hosts that wait an arriving task goes to.
+    pub placement: Placement,
     /// What one unit of REv2 priority is worth, in time waited.
     pub priority_step: Duration,
     /// Queued tasks at most.
@@ -87,6 +91,7 @@ impl Default for Config {
             quarantine: Duration::from_secs(60),
             quarantine_max: Duration::from_secs(300),
             unschedulable_timeout: Duration::from_secs(15 * 60),
+            placement: Placement::Spread,
             priority_step: Duration::from_secs(60),
             queued_tasks_max: 200_000,
             classes_max: 200_000,
@@ -112,6 +117,7 @@ pub struct Scheduler {
     pub(crate) queued_by_arrival: BTreeMap<u64, TaskId>,
     pub(crate) index: Index,
     pub(crate) fleet: Fleet,
+    pub(crate) last_hosts: LastHosts,
     /// Drains and pauses, and since when they are in force.
     pub(crate) holds: BTreeMap<(Hold, Pattern), Time>,
     pub(crate) timers: Timers,
@@ -135,7 +141,8 @@ impl Scheduler {
             sharable: Map::default(),
             queued_by_arrival: BTreeMap::new(),
             index: Index::new(bounds),
-            fleet: Fleet::default(),
+            fleet: Fleet::new(config.placement),
+            last_hosts: LastHosts::default(),
             holds: BTreeMap::new(),
             timers: Timers::default(),
             look: Look::default(),

@@ -94,6 +94,8 @@ pub struct Task {
     pub(crate) unserved_since: Option<Time>,
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
+    /// Until when it waits for the host that last ran its affinity key, while it does.
+    pub(crate) aside_until: Option<Time>,
 }
 
 impl Task {

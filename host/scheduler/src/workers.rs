@@ -11,6 +11,7 @@ use crate::classes::Index;
 use crate::event::{Stage, WorkerSpec};
 use crate::health::Health;
 use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
+use crate::placement::Placement;
 use crate::properties::Amounts;
 use crate::shapes::KindKey;
 use crate::time::Time;
@@ -87,9 +88,11 @@ pub(crate) struct Run {
     pub(crate) sent_again: u32,
 }
 
-/// A host, among those that an arriving task may go to: least recently used first.
+/// A host, among those with as much free that an arriving task may go to: least recently used first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Open {
+    /// Workers that wait, if few are better than many.
+    spare: usize,
     pub(crate) last_used: u64,
     pub(crate) host: HostId,
     pub(crate) kind: KindId,
@@ -130,6 +133,7 @@ pub(crate) struct Fleet {
     /// Hosts that accept tasks and have a waiting worker, by that worker's shape, then by what is free: hosts with the
     /// same free are one group, so that a fleet of equal hosts is looked through by groups.
     pub(crate) open: Map<ShapeId, BTreeMap<Amounts, BTreeSet<Open>>>,
+    placement: Placement,
     /// How hosts did that are gone, if badly.
     remembered: BTreeMap<Text, Health>,
     /// Counts uses and waits.
@@ -189,15 +193,24 @@ impl Host {
             && fits(demand, &self.totals)
     }
 
-    fn listing(&self, index: &Index, id: HostId) -> SmallVec<[Listed; 1]> {
+    /// Kinds of its workers.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = KindId> + '_ {
+        self.kinds.keys().copied()
+    }
+
+    fn listing(&self, index: &Index, id: HostId, placement: Placement) -> SmallVec<[Listed; 1]> {
         if !self.accepts() {
             return SmallVec::new();
         }
+        let spare = match placement {
+            Placement::Pack => self.kinds.values().map(|of| of.idle.len()).sum(),
+            Placement::Spread | Placement::BestFit => 0,
+        };
         let idle = self.kinds.iter().filter(|(_, of)| !of.idle.is_empty());
         idle.map(|(kind, _)| Listed {
             shape: index.kinds[*kind].shape,
             free: self.free(),
-            open: Open { last_used: self.last_used, host: id, kind: *kind },
+            open: Open { spare, last_used: self.last_used, host: id, kind: *kind },
         })
         .collect()
     }
@@ -215,6 +228,10 @@ pub(crate) fn fits(demand: &Amounts, free: &Amounts) -> bool {
 }
 
 impl Fleet {
+    pub(crate) fn new(placement: Placement) -> Self {
+        Self { placement, ..Self::default() }
+    }
+
     // === Coming and going ===
 
     pub(crate) fn register(
@@ -438,7 +455,7 @@ impl Fleet {
     /// Puts a host where it belongs in `open`.
     pub(crate) fn relist(&mut self, index: &Index, id: HostId) {
         let host = &mut self.hosts[id];
-        let new = host.listing(index, id);
+        let new = host.listing(index, id, self.placement);
         if new == host.listed {
             return;
         }
@@ -502,7 +519,7 @@ impl Fleet {
         let is_listed = |l: &Listed| {
             self.open.get(&l.shape).and_then(|g| g.get(&l.free)).is_some_and(|g| g.contains(&l.open))
         };
-        if host.listed != host.listing(index, id) || !host.listed.iter().all(is_listed) {
+        if host.listed != host.listing(index, id, self.placement) || !host.listed.iter().all(is_listed) {
             return Err(format!("host {} is listed wrongly: {host:?}", host.key));
         }
         if let Some((_, w)) = workers().find(|(_, w)| w.run.is_some() && w.waiting.is_some()) {

@@ -74,6 +74,7 @@ fn nothing_is_lost_or_done_twice() {
         "reported",
         "resumed",
         "sent again",
+        "waits for a host",
         "unschedulable",
     ] {
         assert!(seen.get(what).is_some_and(|n| *n >= 20), "hardly ever {what}: {seen:?}");

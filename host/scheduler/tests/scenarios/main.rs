@@ -13,6 +13,7 @@ mod hosts;
 mod limits;
 mod matching;
 mod order;
+mod placement;
 mod records;
 mod sharing;
 #[path = "../support/mod.rs"]

@@ -18,7 +18,9 @@ use pointsman_scheduler::effect::{Effect, Output, Reply};
 use pointsman_scheduler::event::{Event, Report, Stage, Submit, Verdict};
 use pointsman_scheduler::holds::{Hold, Pattern};
 use pointsman_scheduler::ids::{OperationId, PollId, TaskId};
+use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::Schema;
+use pointsman_scheduler::route::Affinity;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
@@ -57,6 +59,7 @@ impl Sim {
             classes_max: if rng.percent(30) { 12 } else { 1000 },
             demands_max: if rng.percent(30) { 3 } else { 64 },
             workers_max: if rng.percent(30) { BOTS_MAX / 2 } else { 1000 },
+            placement: [Placement::Spread, Placement::Pack, Placement::BestFit][rng.below(3) as usize],
             ..Config::default()
         };
         let salt = Cell::new(rng.next());
@@ -147,13 +150,17 @@ impl Sim {
         let depth = self.rng.below(4) as usize;
         let path: Vec<Arc<str>> =
             (0..depth).map(|i| ["a", "b", "c", "d"][self.rng.below(4 >> i.min(1)) as usize].into()).collect();
+        let affinity = self.rng.percent(25).then(|| Affinity {
+            key: ["k", "l", "m"][self.rng.below(3) as usize].into(),
+            wait: self.rng.within(60),
+        });
         // Most clients ask for the same in the same way, so that they can share it.
         let rng = &mut match self.rng.percent(60) {
             true => Rng::new(name),
             false => Rng::new(self.rng.next()),
         };
         let mut a = ask(&format!("d{name}")).priority(priority);
-        a.route.invocation_keys = path;
+        (a.route.invocation_keys, a.route.affinity) = (path, affinity);
         a.route.shared = rng.percent(75);
         if rng.percent(15) {
             a = a.timeout(rng.below(2));

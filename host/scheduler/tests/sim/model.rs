@@ -148,6 +148,9 @@ impl Model {
                 Effect::Submitted { operation, task, joined } => {
                     submitted += 1;
                     self.submitted(now, event, *operation, *task, *joined)?;
+                    if core.waits_for(*task).is_some() {
+                        self.count("waits for a host");
+                    }
                 }
                 Effect::Refused(_) => {
                     submitted += 1;
@@ -444,7 +447,9 @@ impl Model {
             let runs_here = self.runs(&spec.host, &task.digest);
             let lost_now = self.lost_now.contains(&other);
             let is_sibling = paths(core, other).contains(path);
+            let waits_elsewhere = core.waits_for(other).is_some_and(|(host, _)| *host != spec.host);
             if !is_sibling
+                || waits_elsewhere
                 || lost_now
                 || task.key > assigned.key
                 || failed_here

@@ -13,7 +13,7 @@ use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
 use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
 use pointsman_scheduler::records::{FinishedRecord, HoldRecord, Records, TaskRecord};
-use pointsman_scheduler::route::{Property, Route, SizeClass};
+use pointsman_scheduler::route::{Affinity, Property, Route, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::time::Time;
 
@@ -65,6 +65,11 @@ impl Ask {
     /// For whom: keys with slashes between, coarsest first.
     pub fn invocation(mut self, path: &str) -> Self {
         self.route.invocation_keys = path.split('/').map(Into::into).collect();
+        self
+    }
+    /// Rather where this key last ran, and for so long nowhere else.
+    pub fn affinity(mut self, key: &str, wait: Duration) -> Self {
+        self.route.affinity = Some(Affinity { key: key.into(), wait });
         self
     }
     pub fn unshared(mut self) -> Self {
