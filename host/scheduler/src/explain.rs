@@ -255,6 +255,11 @@ impl Scheduler {
     ///
     /// Looks at every worker once.
     pub fn explain(&self, id: TaskId) -> Option<Explanation> {
+        self.explain_among(id, &self.workers_by_kind())
+    }
+
+    /// The same, with one look at the workers for several tasks.
+    pub(crate) fn explain_among(&self, id: TaskId, workers: &ByKind<'_>) -> Option<Explanation> {
         let task = self.tasks.get(id)?;
         // What was accepted can be typed.
         let asked = self.schema.action(&task.route.platform).unwrap_or_default();
@@ -266,7 +271,7 @@ impl Scheduler {
             digest: Some(&task.digest),
             prefix: self.index.longest_prefix(&asked.atoms, &task.instance),
             lane: Some(&self.index.lanes[class.lane].key),
-            workers: self.workers_by_kind(),
+            workers,
         };
         let before = |t: &&TaskId| self.tasks[**t].key < task.key;
         let subject = match task.state {
@@ -296,7 +301,7 @@ impl Scheduler {
             digest: None,
             prefix: self.index.longest_prefix(&asked.atoms, instance),
             lane: class.map(|c| &self.index.lanes[c.lane].key),
-            workers: self.workers_by_kind(),
+            workers: &self.workers_by_kind(),
         };
         let alike = class.map_or(0, |c| c.queued.len());
         // Whoever comes last in a second is last of its priority.
@@ -309,17 +314,19 @@ impl Scheduler {
 
     fn explain_matching(&self, matching: &Matching<'_>, subject: Subject) -> Explanation {
         let mut counts: BTreeMap<Obstacle, usize> = BTreeMap::new();
-        let mut by_kind: BTreeMap<KindId, Option<Obstacle>> = BTreeMap::new();
         let mut hosts: BTreeMap<HostId, Taking> = BTreeMap::new();
-        for worker in self.fleet.workers.values() {
-            let fixed = *by_kind
-                .entry(worker.kind)
-                .or_insert_with(|| matching.fixed(&self.index.kinds[worker.kind].key));
-            let obstacle = fixed.unwrap_or_else(|| matching.passing(self, worker));
-            if fixed.is_none() && obstacle > Obstacle::NeverFits {
-                hosts.entry(worker.host).or_default().add(obstacle);
+        for (kind, workers) in matching.workers {
+            if let Some(obstacle) = matching.fixed(&self.index.kinds[*kind].key) {
+                *counts.entry(obstacle).or_default() += workers.len();
+                continue;
             }
-            *counts.entry(obstacle).or_default() += 1;
+            for worker in workers {
+                let obstacle = matching.passing(self, worker);
+                *counts.entry(obstacle).or_default() += 1;
+                if obstacle > Obstacle::NeverFits {
+                    hosts.entry(worker.host).or_default().add(obstacle);
+                }
+            }
         }
         let unavailable = hosts.iter().filter(|(_, taking)| !taking.something);
         let unavailable = unavailable.map(|(id, taking)| taking.unavailable(&self.fleet.hosts[*id]));
@@ -342,10 +349,10 @@ impl Scheduler {
         }
     }
 
-    fn workers_by_kind(&self) -> BTreeMap<KindId, usize> {
-        let mut workers = BTreeMap::new();
+    pub(crate) fn workers_by_kind(&self) -> ByKind<'_> {
+        let mut workers = ByKind::new();
         for worker in self.fleet.workers.values() {
-            *workers.entry(worker.kind).or_default() += 1;
+            workers.entry(worker.kind).or_default().push(worker);
         }
         workers
     }
@@ -353,10 +360,16 @@ impl Scheduler {
     /// One queued task of each set of requirements, the longest waiting ones first, with how many are like it.
     pub fn waiting_classes(&self, at_most: usize) -> Vec<(TaskId, usize)> {
         let mut seen = BTreeSet::new();
+        // Once each has been seen the rest of the queue needn't be.
+        let there = self.index.classes.values().filter(|c| !c.queued.is_empty());
+        let at_most = there.take(at_most).count();
         let first = self.queued_by_arrival.values().filter(|t| seen.insert(self.tasks[**t].class));
         first.take(at_most).map(|t| (*t, self.index.classes[self.tasks[*t].class].queued.len())).collect()
     }
 }
+
+/// All workers.
+pub(crate) type ByKind<'a> = BTreeMap<KindId, Vec<&'a Worker>>;
 
 /// What the workers of a host that match have in their way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -397,8 +410,7 @@ struct Matching<'a> {
     prefix: Option<Text>,
     /// Where it waits, or would.
     lane: Option<&'a LaneKey>,
-    /// How many workers there are of each kind.
-    workers: BTreeMap<KindId, usize>,
+    workers: &'a ByKind<'a>,
 }
 
 impl Matching<'_> {
@@ -455,7 +467,7 @@ impl Matching<'_> {
 
     /// Kinds that only properties can keep from it, with their workers.
     fn candidates<'s>(&'s self, scheduler: &'s Scheduler) -> impl Iterator<Item = (&'s Kind, usize)> + 's {
-        let kinds = self.workers.iter().map(|(id, workers)| (&scheduler.index.kinds[*id], *workers));
+        let kinds = self.workers.iter().map(|(id, workers)| (&scheduler.index.kinds[*id], workers.len()));
         kinds.filter(|(k, _)| matches!(self.fixed(&k.key), None | Some(Obstacle::PropertyMismatch)))
     }
 

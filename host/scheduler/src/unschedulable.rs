@@ -4,11 +4,12 @@
 //! now and then, a few tasks at a time, and each task notes since when nobody could run it. All tasks of a lane have the
 //! same answer, so what a look costs doesn't depend on the fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::effect::{End, Output};
-use crate::ids::{LaneId, TaskId};
+use crate::explain::Explanation;
+use crate::ids::{ClassId, LaneId, TaskId};
 use crate::scheduler::Scheduler;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -16,8 +17,11 @@ use crate::timers::Subject;
 /// So many tasks are looked at in one step.
 const LOOKED_AT: usize = 1000;
 
-/// So many end in one step: to say why costs as much as there are workers.
-const ENDED: usize = 32;
+/// So many end in one step.
+const ENDED: usize = 256;
+
+/// Of so many classes: to say why costs as much as there are workers.
+const EXPLAINED: usize = 8;
 
 /// Between two steps of one look through the queue.
 const REST: Duration = Duration::from_millis(100);
@@ -54,8 +58,9 @@ impl Scheduler {
         let mut is_whole = batch.len() < LOOKED_AT;
         let mut served: BTreeMap<LaneId, bool> = BTreeMap::new();
         let mut over = Vec::new();
+        let mut classes: BTreeSet<ClassId> = BTreeSet::new();
         for (sequence, id) in batch {
-            if over.len() == ENDED {
+            if over.len() == ENDED || classes.len() == EXPLAINED {
                 is_whole = false;
                 break;
             }
@@ -70,15 +75,12 @@ impl Scheduler {
             let end = *task.unserved_since.get_or_insert(self.now) + timeout;
             if end <= self.now {
                 over.push(id);
+                classes.insert(task.class);
             } else {
                 self.look.first_end = Some(self.look.first_end.map_or(end, |first| first.min(end)));
             }
         }
-        for id in over {
-            let why = self.explain(id).map(|e| e.to_string()).unwrap_or_default();
-            let text = format!("no worker that could run it was there for {} s: {why}", timeout.as_secs());
-            self.end_task(id, &End::Unschedulable(text.into()), out);
-        }
+        self.end_unserved(&over, out);
         if !is_whole {
             return self.look_again(REST);
         }
@@ -86,6 +88,27 @@ impl Scheduler {
         if !self.queued_by_arrival.is_empty() {
             let wait = first_end.map_or(timeout, |end| end.since(self.now));
             self.look_again(wait.min(timeout / LOOKS).max(Duration::from_millis(1)));
+        }
+    }
+
+    /// Tells the clients of each why. All of a class are told the same, but for what is the task's own.
+    fn end_unserved(&mut self, over: &[TaskId], out: &mut Output) {
+        let workers = if over.is_empty() { BTreeMap::new() } else { self.workers_by_kind() };
+        let mut explained: BTreeMap<ClassId, Option<Explanation>> = BTreeMap::new();
+        for id in over {
+            let class = self.tasks[*id].class;
+            explained.entry(class).or_insert_with(|| self.explain_among(*id, &workers));
+        }
+        drop(workers);
+        for id in over {
+            let task = &self.tasks[*id];
+            let Some(Some(why)) = explained.get_mut(&task.class) else { continue };
+            why.age = self.now.since(task.queued_at);
+            why.attempts.clone_from(&task.attempts);
+            why.position = 0;
+            let seconds = self.config.unschedulable_timeout.as_secs();
+            let text = format!("no worker that could run it was there for {seconds} s: {why}");
+            self.end_task(*id, &End::Unschedulable(text.into()), out);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::{Stage, WorkerSpec};
-use crate::explain::Explanation;
+use crate::explain::{ByKind, Explanation};
 use crate::health::Trial;
 use crate::holds::{Hold, Pattern};
 use crate::ids::{OperationId, TaskId, Text};
@@ -217,18 +217,19 @@ impl Scheduler {
 
     /// What waits, by sets of requirements: those that wait longest first, `at_most` of them.
     ///
-    /// Looks at every worker once per set.
+    /// Looks at every worker once, and per set at those that only capacity can keep from it.
     pub fn queue(&self, at_most: usize) -> Vec<ClassView> {
+        let workers = self.workers_by_kind();
         let classes = self.waiting_classes(at_most).into_iter();
-        classes.filter_map(|(task, count)| self.class_view(task, count)).collect()
+        classes.filter_map(|(task, count)| self.class_view(task, count, &workers)).collect()
     }
 
-    fn class_view(&self, task: TaskId, count: usize) -> Option<ClassView> {
+    fn class_view(&self, task: TaskId, count: usize, workers: &ByKind<'_>) -> Option<ClassView> {
         let class = &self.index.classes[self.tasks.get(task)?.class];
         let others = class.queued.iter().filter(|t| **t != task);
         let sample = std::iter::once(&task).chain(others).take(SAMPLE_OPERATIONS);
         let operations = sample.filter_map(|t| self.first_operation(*t)).collect();
-        Some(ClassView { task, count, operations, explanation: self.explain(task)? })
+        Some(ClassView { task, count, operations, explanation: self.explain_among(task, workers)? })
     }
 
     /// Drains and pauses in force. Looks at every worker once for each.
