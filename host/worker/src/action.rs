@@ -27,6 +27,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
+/// A Command is read into memory. Real ones have kilobytes; with very many outputs, megabytes.
+const COMMAND_MAX_BYTES: u64 = 64 << 20;
+
 /// How far an action is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -157,6 +160,12 @@ impl Life<'_> {
         action: &Action,
     ) -> Result<(Store, Command), Failure> {
         let digest = function.check("the Command of the action", action.command_digest.as_ref())?;
+        if digest.size > COMMAND_MAX_BYTES {
+            return Err(Failure::invalid(format!(
+                "the Command {} is larger than {COMMAND_MAX_BYTES} bytes, the most that is read",
+                digest.path()
+            )));
+        }
         let store = self.executor.cas.store(instance, function).await;
         let data = store.read(&digest).await?.ok_or_else(|| Failure::missing(vec![digest.clone()]))?;
         let command = Command::decode(data)

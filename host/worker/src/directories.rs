@@ -5,13 +5,20 @@ use pointsman_proto::rev2::{Directory, NodeProperties};
 use prost::Message as _;
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 /// More files, directories and links than this in one input root are refused: a few hundred bytes of
 /// directories that name each other many times could otherwise fill the disk.
 const NODES_MAX: usize = 2_000_000;
+/// A longer path can't be given to the operating system; refused before a chain of directories of some
+/// megabytes becomes gigabytes of paths.
+const PATH_MAX_BYTES: usize = 4096;
+/// All paths of one input root together, for the same reason.
+const PATHS_MAX_BYTES: usize = 512 << 20;
+/// All `Directory` messages of one input root together: they are in memory at one time.
+const TREE_MAX_BYTES: u64 = 512 << 20;
 /// What a decoded directory costs in memory for each encoded byte, roughly.
 const DECODED_FACTOR: u64 = 3;
 
@@ -27,6 +34,7 @@ pub(crate) struct Plan {
     pub(crate) directories: Vec<PlannedDirectory>,
     pub(crate) files: Vec<PlannedFile>,
     pub(crate) symlinks: Vec<PlannedSymlink>,
+    path_bytes: usize,
 }
 
 pub(crate) struct PlannedDirectory {
@@ -71,11 +79,19 @@ impl Directories {
     /// All directories below `root`, each once.
     async fn load(&self, store: &Store, root: &Blob) -> Result<HashMap<Blob, Arc<Directory>>, Failure> {
         let mut tree = HashMap::new();
-        let mut level = vec![root.clone()];
+        // With the length of the shortest path to each.
+        let mut level = HashMap::from([(root.clone(), 0)]);
         let mut missing = Vec::new();
+        let mut bytes = 0_u64;
         while !level.is_empty() {
-            let mut found = self.recall(&level);
-            let wanted: Vec<_> = level.iter().filter(|blob| !found.contains_key(blob)).cloned().collect();
+            bytes = level.keys().fold(bytes, |sum, blob| sum.saturating_add(blob.size));
+            if bytes > TREE_MAX_BYTES {
+                return Err(Failure::invalid(format!(
+                    "the directories of the input root have more than {TREE_MAX_BYTES} bytes"
+                )));
+            }
+            let mut found = self.recall(level.keys());
+            let wanted: Vec<_> = level.keys().filter(|blob| !found.contains_key(blob)).cloned().collect();
             if !wanted.is_empty() {
                 for (blob, data) in store.read_many(wanted).await? {
                     match data {
@@ -88,22 +104,31 @@ impl Directories {
                     }
                 }
             }
-            let mut next = HashSet::new();
-            for directory in found.values() {
+            let mut next = HashMap::new();
+            for (blob, directory) in &found {
+                let above = level.get(blob).copied().unwrap_or_default();
                 for node in &directory.directories {
-                    next.insert(store.function().check(&node.name, node.digest.as_ref())?);
+                    let child = store.function().check(&node.name, node.digest.as_ref())?;
+                    let length = above + node.name.len() + 1;
+                    next.entry(child)
+                        .and_modify(|least: &mut usize| *least = length.min(*least))
+                        .or_insert(length);
                 }
             }
             tree.extend(found);
-            level = next.into_iter().filter(|blob| !tree.contains_key(blob)).collect();
+            next.retain(|blob, _| !tree.contains_key(blob));
+            level = next;
+            if level.values().any(|length| *length > PATH_MAX_BYTES) {
+                return Err(path_too_long());
+            }
         }
         missing.sort();
         if missing.is_empty() { Ok(tree) } else { Err(Failure::missing(missing)) }
     }
 
-    fn recall(&self, blobs: &[Blob]) -> HashMap<Blob, Arc<Directory>> {
+    fn recall<'a>(&self, blobs: impl Iterator<Item = &'a Blob>) -> HashMap<Blob, Arc<Directory>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        blobs.iter().filter_map(|blob| known.0.get(blob).map(|d| (blob.clone(), Arc::clone(d)))).collect()
+        blobs.filter_map(|blob| known.0.get(blob).map(|d| (blob.clone(), Arc::clone(d)))).collect()
     }
 
     fn remember(&self, blob: &Blob, directory: &Arc<Directory>) {
@@ -124,32 +149,55 @@ impl Plan {
     fn add(
         &mut self,
         store: &Store,
-        path: &std::path::Path,
+        path: &Path,
         directory: &Directory,
         stack: &mut Vec<(PathBuf, Blob)>,
     ) -> Result<(), Failure> {
         let properties = directory.node_properties.clone();
         self.directories.push(PlannedDirectory { path: path.to_owned(), properties });
         for node in &directory.directories {
-            stack.push((path.join(&node.name), store.function().check(&node.name, node.digest.as_ref())?));
+            stack.push((
+                self.join(path, &node.name)?,
+                store.function().check(&node.name, node.digest.as_ref())?,
+            ));
         }
         for node in &directory.files {
+            let path = self.join(path, &node.name)?;
             self.files.push(PlannedFile {
-                path: path.join(&node.name),
+                path,
                 blob: store.function().check(&node.name, node.digest.as_ref())?,
                 executable: node.is_executable,
                 properties: node.node_properties.clone(),
             });
         }
         for node in &directory.symlinks {
+            let path = self.join(path, &node.name)?;
             self.symlinks.push(PlannedSymlink {
-                path: path.join(&node.name),
+                path,
                 target: node.target.clone(),
                 properties: node.node_properties.clone(),
             });
         }
         Ok(())
     }
+
+    fn join(&mut self, path: &Path, name: &str) -> Result<PathBuf, Failure> {
+        let bytes = path.as_os_str().len() + 1 + name.len();
+        self.path_bytes += bytes;
+        if bytes > PATH_MAX_BYTES {
+            return Err(path_too_long());
+        }
+        if self.path_bytes > PATHS_MAX_BYTES {
+            return Err(Failure::invalid(format!(
+                "the paths of the input root have more than {PATHS_MAX_BYTES} bytes together"
+            )));
+        }
+        Ok(path.join(name))
+    }
+}
+
+fn path_too_long() -> Failure {
+    Failure::invalid(format!("a path of the input root is longer than {PATH_MAX_BYTES} bytes"))
 }
 
 /// Decodes a directory and checks its names: each one component, none twice.

@@ -123,6 +123,18 @@ impl Failure {
         } else {
             vec![pack(&rpc::PreconditionFailure { violations })]
         };
-        rpc::Status { code: self.code as i32, message: self.message, details }
+        rpc::Status { code: self.code as i32, message: clipped(self.message), details }
     }
 }
+
+/// Messages hold names that clients gave, of any length. They are for people, and a header of a client may be
+/// as small as 8 KiB.
+fn clipped(mut message: String) -> String {
+    if message.len() > MESSAGE_MAX_BYTES {
+        message.truncate(message.floor_char_boundary(MESSAGE_MAX_BYTES));
+        message.push('…');
+    }
+    message
+}
+
+const MESSAGE_MAX_BYTES: usize = 2000;

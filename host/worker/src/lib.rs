@@ -26,6 +26,7 @@ mod outputs;
 mod pace;
 mod paths;
 mod place;
+mod removal;
 mod session;
 mod sweep;
 mod tree;

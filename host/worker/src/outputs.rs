@@ -229,7 +229,14 @@ impl Collected {
 
     /// Adds a file that is no listed output, such as captured output.
     pub(crate) fn add_capture(&mut self, path: &Path, function: Function) -> Result<Blob, Failure> {
-        let blob = hash_file(path, function).map_err(|e| Failure::io("reading the captured output", &e))?;
+        let blob = hash_file(path, function).map_err(|e| match e.kind() {
+            // It would do so anywhere.
+            io::ErrorKind::NotFound => Failure::new(
+                Code::FailedPrecondition,
+                "the command removed the file that its output was written to: it must stay in its input root",
+            ),
+            _ => Failure::io("reading the captured output", &e),
+        })?;
         if blob.size > 0 {
             self.blobs.insert(blob.clone(), Source::File(path.to_owned()));
         }

@@ -61,6 +61,12 @@ pub(crate) struct IdlePace {
 }
 
 impl IdlePace {
+    /// To be told when the thread got work: a scheduler that has some is no reason for pauses, not even after
+    /// actions that fail at once, each of which ends with a moment of idleness.
+    pub(crate) fn worked(&mut self) {
+        self.quick = 0;
+    }
+
     /// To be told after each call that left the thread idle.
     pub(crate) async fn answered(&mut self, took: Duration, shutdown: &CancellationToken) {
         if took > Duration::from_millis(50) {

@@ -231,6 +231,7 @@ impl Session {
             Some(Some(desired_state::WorkerState::Executing(desired))) => {
                 self.stop().await;
                 self.believe();
+                self.idle_pace.worked();
                 self.start(desired);
             }
         }

@@ -1,8 +1,8 @@
 //! The work directory: locked by one worker, with one build directory for each of its threads.
-use crate::{error::Failure, error::WorkerError, sweep};
+use crate::{error::Failure, error::WorkerError, removal::remove_tree, sweep};
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -86,32 +86,10 @@ impl BuildDir {
     }
 }
 
-/// Removes a tree, also one whose directories forbid it, or into which a dying process still writes.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    for _ in 0..3 {
-        match fs::remove_dir_all(path) {
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => unlock(path),
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            done => return done,
-        }
-    }
-    fs::remove_dir_all(path)
-}
-
-/// Makes all directories of a tree writable for their owner. Best effort: the removal tells what is left.
-fn unlock(path: &Path) {
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            unlock(&entry.path());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn one_worker_at_a_time() {

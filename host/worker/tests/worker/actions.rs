@@ -1,6 +1,7 @@
 //! Running: inputs, environment, ends of all kinds.
 use crate::harness::{Harness, sh};
 use pointsman_proto::{resourceusage::PosixResourceUsage, rev2::*, rpc, unpack};
+use prost::Message as _;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
@@ -310,4 +311,49 @@ async fn many_actions_at_once_share_the_cache() {
         );
     }
     harness.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_that_removes_its_surroundings_is_not_repeated() {
+    let harness = Harness::start().await;
+    let response = harness.run(sh("rm -rf ../*")).await;
+    assert_eq!(code(&response), Code::FailedPrecondition, "{response:?}");
+    assert_eq!(code(&harness.run(sh("true")).await), Code::Ok);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inputs_that_would_fill_the_memory_are_refused() {
+    let harness = Harness::start().await;
+    // Some megabytes of directories, gigabytes of paths.
+    let mut root = Directory::default();
+    for _ in 0..1000 {
+        let digest = Some(harness.storage.put(root.encode_to_vec()));
+        root = Directory {
+            directories: vec![DirectoryNode { name: "n".repeat(255), digest }],
+            ..Default::default()
+        };
+    }
+    let deep = harness.storage.put(root.encode_to_vec());
+    let huge = Digest { size_bytes: 1 << 40, ..deep.clone() };
+    for input_root in [&deep, &huge] {
+        let mut desired = sh("true").desired(&harness.storage);
+        desired.action.as_mut().unwrap().input_root_digest = Some(input_root.clone());
+        let response = harness.run_desired(desired).await;
+        assert_eq!(code(&response), Code::InvalidArgument, "{response:?}");
+        assert!(message(&response).len() < 3000);
+    }
+    let mut desired = sh("false").desired(&harness.storage);
+    desired.action.as_mut().unwrap().command_digest = Some(huge);
+    assert_eq!(code(&harness.run_desired(desired).await), Code::InvalidArgument);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_that_fail_at_once_do_not_slow_the_others() {
+    let harness = Harness::start().await;
+    let started = Instant::now();
+    for n in 0..20 {
+        let response = harness.run(sh("true").args(&[&format!("/no/such/{n}")])).await;
+        assert_eq!(code(&response), Code::InvalidArgument);
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }

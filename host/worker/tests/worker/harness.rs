@@ -75,6 +75,16 @@ impl Harness {
 
     pub(crate) fn submit(&self, action: Job) -> String {
         let desired = action.desired(&self.storage);
+        self.submit_desired(desired)
+    }
+
+    /// Gives the worker what no client's action can be made into.
+    pub(crate) async fn run_desired(&self, desired: desired_state::Executing) -> ExecuteResponse {
+        let hash = self.submit_desired(desired);
+        self.result(&hash).await
+    }
+
+    fn submit_desired(&self, desired: desired_state::Executing) -> String {
         let hash = desired.action_digest.clone().unwrap().hash;
         self.scheduler.with(|inner| inner.queue.push_back(desired));
         hash
