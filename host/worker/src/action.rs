@@ -225,11 +225,11 @@ impl Life<'_> {
         directory: PathBuf,
         function: Function,
     ) -> Result<Collected, Failure> {
-        let (stdout, stderr) = (self.dir.stdout(), self.dir.stderr());
+        let (stdout, stderr, cancel) = (self.dir.stdout(), self.dir.stderr(), self.cancel.clone());
         blocking("collecting outputs", move || {
-            let mut collected = wanted.collect(&directory, function)?;
-            let stdout = collected.add_capture(&stdout, function)?;
-            let stderr = collected.add_capture(&stderr, function)?;
+            let mut collected = wanted.collect(&directory, function, &cancel)?;
+            let stdout = collected.add_capture(&stdout, function, &cancel)?;
+            let stderr = collected.add_capture(&stderr, function, &cancel)?;
             // By digest only: REv2 wants them inline just for those who asked, and a worker can't know.
             collected.result.stdout_digest = Some(stdout.to_proto());
             collected.result.stderr_digest = Some(stderr.to_proto());

@@ -17,6 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 /// The cache of one work directory.
 pub(crate) struct FileCache {
@@ -174,7 +175,7 @@ impl Lease {
     pub(crate) fn check(&self, unchecked: Vec<Blob>) -> Vec<Blob> {
         let mut damaged = Vec::new();
         for blob in unchecked {
-            if hash_file(&self.cache.path(&blob), Function::of_hash(blob.hash()))
+            if hash_file(&self.cache.path(&blob), Function::of_hash(blob.hash()), &CancellationToken::new())
                 .is_ok_and(|found| found == blob)
             {
                 self.commit(&blob);
@@ -318,7 +319,7 @@ fn blob_of(file: &fs::DirEntry) -> Option<Blob> {
 }
 
 /// Digest of a file's content.
-pub(crate) fn hash_file(path: &Path, function: Function) -> io::Result<Blob> {
+pub(crate) fn hash_file(path: &Path, function: Function, cancel: &CancellationToken) -> io::Result<Blob> {
     let mut file = fs::File::open(path)?;
     let mut hasher = function.hasher();
     let mut buffer = vec![0; 128 << 10];
@@ -327,6 +328,9 @@ pub(crate) fn hash_file(path: &Path, function: Function) -> io::Result<Blob> {
         let n = file.read(&mut buffer)?;
         if n == 0 {
             return Ok(hasher.finish_blob(size));
+        }
+        if cancel.is_cancelled() {
+            return Err(io::Error::other("the action was cancelled"));
         }
         hasher.update(&buffer[..n]);
         size += n as u64;

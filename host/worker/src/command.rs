@@ -69,6 +69,7 @@ pub(crate) async fn run(spec: Spec, cancel: &CancellationToken) -> Result<Outcom
     let child = spawning.await.map_err(|e| Failure::join("starting the command", &e))??;
     let (started, started_at) = (Instant::now(), SystemTime::now());
     let group = Group::new(&child);
+    let _guard = KillOnDrop(Arc::clone(&group));
 
     let waiter = Arc::clone(&group);
     let mut wait = tokio::task::spawn_blocking(move || waiter.wait(child, &territory));
@@ -128,6 +129,16 @@ impl Group {
         sweep::kill_inside(territory);
         *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = None;
         child.wait4()
+    }
+}
+
+/// Whoever stops waiting ends the command: a runtime that is shut down drops this future, and then waits for the
+/// thread that waits for the command.
+struct KillOnDrop(Arc<Group>);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.kill();
     }
 }
 

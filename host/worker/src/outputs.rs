@@ -17,6 +17,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 /// The outputs that a Command asks for, checked.
@@ -105,8 +106,14 @@ impl Wanted {
     }
 
     /// Looks for all outputs below `directory`, the working directory, and hashes them. What is not there
-    /// is left out. Blocks: one thread per action, as many actions hash at the same time.
-    pub(crate) fn collect(&self, directory: &Path, function: Function) -> Result<Collected, Failure> {
+    /// is left out. Blocks: one thread per action, as many actions hash at the same time. A file that costs no
+    /// disk may take days to read, so it stops in the middle of one when `cancel` is set.
+    pub(crate) fn collect(
+        &self,
+        directory: &Path,
+        function: Function,
+        cancel: &CancellationToken,
+    ) -> Result<Collected, Failure> {
         let mut collected = Collected::default();
         for wanted in &self.paths {
             let path = directory.join(&wanted.clean);
@@ -117,7 +124,7 @@ impl Wanted {
                 }
                 Err(e) => return Err(Failure::io(format_args!("looking at output {:?}", wanted.name), &e)),
             };
-            self.add(&mut collected, wanted, &path, &meta, function)?;
+            self.add(&mut collected, wanted, &path, &meta, function, cancel)?;
         }
         Ok(collected)
     }
@@ -129,6 +136,7 @@ impl Wanted {
         path: &Path,
         meta: &fs::Metadata,
         function: Function,
+        cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let failing = |e: &io::Error| Failure::io(format_args!("reading output {:?}", wanted.name), e);
         let found = if meta.is_symlink() {
@@ -146,7 +154,7 @@ impl Wanted {
             return Ok(());
         }
         if found == Kind::File {
-            let blob = hash_output(path, meta, function).map_err(|e| failing(&e))?;
+            let blob = hash_output(path, meta, function, cancel).map_err(|e| failing(&e))?;
             collected.blobs.insert(blob.clone(), Source::File(path.to_owned()));
             collected.result.output_files.push(OutputFile {
                 path: wanted.name.clone(),
@@ -159,7 +167,7 @@ impl Wanted {
         }
         let with_directories = self.format != OutputDirectoryFormat::TreeOnly;
         let with_tree = self.format != OutputDirectoryFormat::DirectoryOnly;
-        let builder = TreeBuilder::new(function, self.properties, with_directories);
+        let builder = TreeBuilder::new(function, self.properties, with_directories, cancel);
         let tree = builder.build(path, &wanted.name)?;
         collected.blobs.extend(tree.blobs);
         let tree_digest = with_tree.then(|| {
@@ -228,8 +236,13 @@ impl Collected {
     }
 
     /// Adds a file that is no listed output, such as captured output.
-    pub(crate) fn add_capture(&mut self, path: &Path, function: Function) -> Result<Blob, Failure> {
-        let blob = hash_file(path, function).map_err(|e| match e.kind() {
+    pub(crate) fn add_capture(
+        &mut self,
+        path: &Path,
+        function: Function,
+        cancel: &CancellationToken,
+    ) -> Result<Blob, Failure> {
+        let blob = hash_file(path, function, cancel).map_err(|e| match e.kind() {
             // It would do so anywhere.
             io::ErrorKind::NotFound => Failure::new(
                 Code::FailedPrecondition,
@@ -264,11 +277,16 @@ pub(crate) fn is_executable(meta: &fs::Metadata) -> bool {
 
 /// Hashes an output. One that the action made unreadable is made readable: it is still an output, and the
 /// upload has to read it too.
-pub(crate) fn hash_output(path: &Path, meta: &fs::Metadata, function: Function) -> io::Result<Blob> {
-    match hash_file(path, function) {
+pub(crate) fn hash_output(
+    path: &Path,
+    meta: &fs::Metadata,
+    function: Function,
+    cancel: &CancellationToken,
+) -> io::Result<Blob> {
+    match hash_file(path, function, cancel) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             fs::set_permissions(path, fs::Permissions::from_mode(meta.mode() & 0o777 | 0o400))?;
-            hash_file(path, function)
+            hash_file(path, function, cancel)
         }
         done => done,
     }

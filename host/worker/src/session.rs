@@ -109,7 +109,13 @@ impl Session {
                 break;
             }
             if let Err(error) = self.get_ready().await {
-                tracing::warn!(worker = self.identity.worker_json, %error, "not asking for work");
+                let directory = self.dir.path().display();
+                tracing::warn!(
+                    worker = self.identity.worker_json,
+                    %directory,
+                    %error,
+                    "the build directory can't be removed, so no work is asked for: remove it, or what keeps it"
+                );
                 self.pauses.wait(&self.shutdown).await;
                 continue;
             }

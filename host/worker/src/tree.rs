@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Deeper output directories are refused; paths are limited to 4,096 bytes anyway.
 const DEPTH_MAX: usize = 512;
@@ -28,7 +29,7 @@ pub(crate) struct Tree {
 }
 
 /// Reads one output directory.
-pub(crate) struct TreeBuilder {
+pub(crate) struct TreeBuilder<'a> {
     function: Function,
     properties: WantedProperties,
     with_directories: bool,
@@ -36,11 +37,17 @@ pub(crate) struct TreeBuilder {
     /// Children before parents, each once.
     done: Vec<Bytes>,
     seen: HashSet<Blob>,
+    cancel: &'a CancellationToken,
 }
 
-impl TreeBuilder {
+impl<'a> TreeBuilder<'a> {
     /// With `with_directories` each `Directory` becomes a blob of its own too.
-    pub(crate) fn new(function: Function, properties: WantedProperties, with_directories: bool) -> Self {
+    pub(crate) fn new(
+        function: Function,
+        properties: WantedProperties,
+        with_directories: bool,
+        cancel: &'a CancellationToken,
+    ) -> Self {
         Self {
             function,
             properties,
@@ -48,6 +55,7 @@ impl TreeBuilder {
             blobs: HashMap::new(),
             done: Vec::new(),
             seen: HashSet::new(),
+            cancel,
         }
     }
 
@@ -97,7 +105,7 @@ impl TreeBuilder {
                     node_properties,
                 });
             } else if meta.is_file() {
-                let blob = hash_output(&child, &meta, self.function).map_err(|e| failing(&e))?;
+                let blob = hash_output(&child, &meta, self.function, self.cancel).map_err(|e| failing(&e))?;
                 self.blobs.insert(blob.clone(), Source::File(child));
                 directory.files.push(FileNode {
                     name: node,

@@ -125,3 +125,14 @@ async fn properties_of_outputs_on_request() {
     assert_eq!(properties.mtime.unwrap().seconds, 1_000_000_000);
     assert_eq!(result.output_directories.len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_without_end_can_be_cancelled() {
+    let harness = Harness::start().await;
+    harness.submit(sh("truncate -s 8T out; echo $$ > pid").outputs(&["out"]));
+    harness.marker("pid").await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    harness.scheduler.with(|inner| inner.bound.clear());
+    let response = harness.run(sh("true")).await;
+    assert_eq!(response.result.unwrap().exit_code, 0);
+}

@@ -179,3 +179,20 @@ async fn settings_of_no_use_are_refused() {
     assert!(run(&|c| c.instance_name_prefix = "/a".into()).await.is_err());
     assert!(run(&|c| c.work_dir = "/proc/nowhere".into()).await.is_err());
 }
+
+#[test]
+fn a_runtime_that_ends_takes_its_actions_along() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let pid = runtime.block_on(async {
+        let harness = Harness::start().await;
+        harness.submit(sh("echo $$ > pid.tmp; mv pid.tmp pid; sleep 300"));
+        let pid = harness.marker("pid").await;
+        assert!(alive(&pid));
+        // The folder has to outlive the runtime.
+        std::mem::forget(harness);
+        pid
+    });
+    let begun = std::time::Instant::now();
+    drop(runtime);
+    assert!(begun.elapsed() < Duration::from_secs(10) && !alive(&pid));
+}
