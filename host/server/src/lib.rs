@@ -9,4 +9,5 @@ pub mod reroute;
 pub mod rev2;
 pub mod routing;
 pub mod serve;
+mod transport;
 pub mod workers;

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::server::TcpIncoming;
+use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
 use crate::config::{self, Config};
@@ -36,6 +37,7 @@ use crate::rev2::cas::CasService;
 use crate::rev2::execution::ExecutionService;
 use crate::rev2::operations::OperationsService;
 use crate::routing::Router;
+use crate::transport::{self, accepted};
 use crate::workers::synchronize::SynchronizeService;
 
 /// A server that runs.
@@ -74,6 +76,10 @@ impl Server {
     /// # Errors
     /// As [`run`].
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        // Actions of a worker in this process would inherit it, and old programs take a high limit badly.
+        if !config.worker.enabled {
+            transport::raise_file_limit();
+        }
         let storage = storage(config).await?;
         let policies =
             Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
@@ -113,6 +119,7 @@ impl Server {
             config.timers.idle_poll,
         );
         let services = tonic::transport::Server::builder()
+            .layer(MapResponseLayer::new(transport::short_message))
             .max_concurrent_streams(config.limits.streams_per_connection_max)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -139,7 +146,8 @@ impl Server {
             .add_service(reflection()?);
         let until = stop.clone();
         tasks.spawn(async move {
-            let served = services.serve_with_incoming_shutdown(incoming, until.cancelled_owned()).await;
+            let served =
+                services.serve_with_incoming_shutdown(accepted(incoming), until.cancelled_owned()).await;
             if let Err(error) = served {
                 tracing::error!(%error, "the server ended");
             }
@@ -172,7 +180,10 @@ impl Server {
         {
             tracing::warn!("the worker's actions outlast timers.shutdown_grace: they are cut off");
             worker.abort();
+            // Its actions are killed when it is gone, which is at once.
+            _ = worker.await;
         }
+        self.driver.end_streams();
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout_at(deadline, self.tasks.wait()).await.is_err() {

@@ -157,8 +157,8 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let root = tmp.path().join("root");
         fs::create_dir(&root).unwrap();
-        dig(&root, 20_000, Mode::RWXU);
-        let small = std::thread::Builder::new().stack_size(128 << 10);
+        dig(&root, 3000, Mode::RWXU);
+        let small = std::thread::Builder::new().stack_size(64 << 10);
         small.spawn(move || remove_tree(&root)).unwrap().join().unwrap().unwrap();
         assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
     }

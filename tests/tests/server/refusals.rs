@@ -115,6 +115,15 @@ async fn malformed_requests_say_what_is_malformed() {
 }
 
 #[tokio::test]
+async fn errors_fit_into_the_headers_that_clients_take() {
+    let server = server().await;
+    let client = server.client().await;
+    let status = client.wait_execution(&"é".repeat(30_000)).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound, "{status}");
+    assert!(status.message().ends_with('é') && status.message().len() < 4096, "{status}");
+}
+
+#[tokio::test]
 async fn a_timeout_over_the_maximum_is_refused() {
     let server = server().await;
     let client = server.client().await;

@@ -183,9 +183,11 @@ async fn malformed_calls_are_refused() {
     let good = server.worker(&host("h")).await.request().clone();
     let property = |name: &str| Property { name: name.into(), value: String::new() };
     let unsorted = Platform { properties: vec![property("b"), property("a")] };
+    let long = [("hostname".to_owned(), "x".repeat(100_000))].into();
     let cases = [
         (SynchronizeRequest { current_state: None, ..good.clone() }, "current_state"),
         (SynchronizeRequest { worker_id: Default::default(), ..good.clone() }, "worker_id"),
+        (SynchronizeRequest { worker_id: long, ..good.clone() }, "bytes"),
         (SynchronizeRequest { instance_name_prefix: "a//b".into(), ..good.clone() }, "instance_name_prefix"),
         (SynchronizeRequest { platform: Some(unsorted), ..good }, "sorted"),
     ];

@@ -57,6 +57,8 @@ struct Core {
     timer_at: Option<Time>,
     /// No new work: the server stops.
     closing: bool,
+    /// Nor will what waits here be served any more.
+    ended: bool,
 }
 
 /// What a worker's call is told.
@@ -141,6 +143,7 @@ impl Driver {
                 out: Output::default(),
                 timer_at: None,
                 closing: false,
+                ended: false,
             }),
             clock: Clock::start(),
             schema,
@@ -236,6 +239,9 @@ impl Driver {
                         core.payloads.insert(task, Arc::new(payload));
                     }
                     let cell = Arc::new(Cell::default());
+                    if core.ended {
+                        cell.close();
+                    }
                     core.cells.insert(operation, cell.clone());
                     (operation, cell)
                 })
@@ -440,20 +446,30 @@ impl Driver {
         self.lock().scheduler.counts()
     }
 
-    /// Ends all streams with UNAVAILABLE and all waiting polls with idle. What is queued stays.
+    /// No more work for anybody: ends all waiting polls with idle. What runs may still report, and streams stay
+    /// open for that; what is queued or comes now waits.
     pub fn close(&self) {
-        let (cells, polls) = {
+        let polls = {
             let mut core = self.lock();
             core.closing = true;
-            let cells: Vec<Arc<Cell>> = core.cells.values().cloned().collect();
-            (cells, core.polls.drain().collect::<Vec<_>>())
+            core.polls.drain().collect::<Vec<_>>()
         };
-        cells.iter().for_each(|c| c.close());
         for (poll, answer) in polls {
             self.step(Event::PollDropped(poll), None, |_, _| ());
             // The caller may have gone.
             _ = answer.send(PollAnswer::Idle);
         }
+    }
+
+    /// Ends all streams with UNAVAILABLE, also those that begin from now on. Not before nothing can be waited for
+    /// any more: some clients give up after a few attempts within seconds.
+    pub fn end_streams(&self) {
+        let cells: Vec<Arc<Cell>> = {
+            let mut core = self.lock();
+            core.ended = true;
+            core.cells.values().cloned().collect()
+        };
+        cells.iter().for_each(|c| c.close());
     }
 }
 

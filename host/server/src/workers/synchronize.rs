@@ -40,6 +40,9 @@ struct Inner {
 /// So many identities are kept; then all are read anew.
 const SPECS_MAX: usize = 200_000;
 
+/// Bytes of one identity. It is kept in several places for each worker there is or was lately.
+const IDENTITY_MAX_BYTES: usize = 64 << 10;
+
 /// The pool of workers that nothing else is said of.
 const DEFAULT_POOL: &str = "default";
 
@@ -93,6 +96,13 @@ impl Inner {
         key.push_str(&format!("\n{}", request.size_class));
         if let Some((key, spec)) = self.specs().get_key_value(key.as_str()) {
             return Ok((key.clone(), spec.clone()));
+        }
+        if key.len() > IDENTITY_MAX_BYTES {
+            return Err(Status::invalid_argument(format!(
+                "worker_id, instance_name_prefix and platform have {} bytes together, at most {IDENTITY_MAX_BYTES} \
+                 are allowed",
+                key.len()
+            )));
         }
         let (key, spec): (Arc<str>, _) = (key.into(), Arc::new(self.describe(request, &id)?));
         let mut specs = self.specs();
