@@ -22,7 +22,7 @@ pub(crate) fn accepted<C, E: std::fmt::Display>(
 ) -> impl Stream<Item = Result<C, E>> {
     let mut failures = 0_u64;
     incoming.filter_map(move |connection| {
-        let logged = connection.is_err() && failures % LOGGED_EVERY == 0;
+        let logged = connection.is_err() && failures.is_multiple_of(LOGGED_EVERY);
         failures += u64::from(connection.is_err());
         async move {
             match connection {
