@@ -186,12 +186,16 @@ impl Server {
         self.driver.end_streams();
         self.stop.cancel();
         self.tasks.close();
+        // Also when the worker used up the time: what streams end with has to reach the clients.
+        let deadline = deadline.max(tokio::time::Instant::now() + LAST_WORDS);
         if tokio::time::timeout_at(deadline, self.tasks.wait()).await.is_err() {
             tracing::warn!("connections outlast timers.shutdown_grace: they are cut off");
         }
     }
 }
 
+/// What is left for the ends of streams at least.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A client or worker whose machine has vanished is noticed so late at most.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
