@@ -26,16 +26,17 @@ struct Choice<'a> {
 type Lanes<'a> = SmallVec<[(LaneId, &'a Queue); 8]>;
 
 impl Scheduler {
-    /// The task that is next for a worker of one of these shapes on that host, if so much is free there, and its lane.
+    /// The task that is next for a worker of one of these shapes on that host, if so much is free there, and those of the
+    /// shapes whose workers it is for.
     ///
     /// Invocations share out the workers of one pool; between pools, should a host have workers of several, the first
-    /// by key goes.
+    /// by key goes, to the pool that chose it.
     pub(crate) fn next_for(
         &self,
         host: &Host,
         shapes: &[ShapeId],
         free: &Amounts,
-    ) -> Option<(TaskId, LaneId)> {
+    ) -> Option<(TaskId, SmallVec<[ShapeId; 4]>)> {
         let pool_of = |s: &ShapeId| self.index.shapes[*s].pool;
         let mut pools: SmallVec<[PoolId; 2]> = shapes.iter().map(pool_of).collect();
         pools.sort_unstable();
@@ -44,10 +45,12 @@ impl Scheduler {
             let shapes = shapes.iter().copied().filter(|s| pool_of(s) == pool);
             let lanes = self.lanes_for(host, shapes, free);
             let choice = Choice { index: &self.index, pool, running: &host.running };
-            choice.below(self.index.invocations.root(), &lanes)
+            Some((pool, choice.below(self.index.invocations.root(), &lanes)?))
         });
-        let (entry, lane) = best.min_by_key(|(entry, _)| entry.key)?;
-        Some((entry.task, lane))
+        let (pool, (entry, lane)) = best.min_by_key(|(_, (entry, _))| entry.key)?;
+        let eligible = &self.index.lanes[lane].key.eligible;
+        let takes = |s: &ShapeId| pool_of(s) == pool && eligible.contains(s);
+        Some((entry.task, shapes.iter().copied().filter(takes).collect()))
     }
 
     /// Lanes with something that fits.

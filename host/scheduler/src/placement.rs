@@ -169,9 +169,8 @@ impl Scheduler {
         let idle: SmallVec<[(ShapeId, WorkerId); 4]> =
             caller.into_iter().chain(others).map(|w| (self.shape_of(w), w)).collect();
         let shapes: SmallVec<[ShapeId; 4]> = idle.iter().map(|(s, _)| *s).collect();
-        let (task, lane) = self.next_for(host, &shapes, &host.free())?;
-        let eligible = &self.index.lanes[lane].key.eligible;
-        let (_, worker) = idle.iter().find(|(s, _)| eligible.contains(s))?;
+        let (task, for_shapes) = self.next_for(host, &shapes, &host.free())?;
+        let (_, worker) = idle.iter().find(|(s, _)| for_shapes.contains(s))?;
         Some((*worker, task))
     }
 

@@ -1,5 +1,9 @@
 //! Clients, workers and misfortunes from a seed. `POINTSMAN_SIM_SEED=n` plays one seed again, `POINTSMAN_SIM_STEPS=n`
 //! plays longer.
+//!
+//! Ten million steps, on all cores: `cargo test --profile ci -p pointsman-scheduler --test simulation -- --ignored`; more
+//! with `POINTSMAN_SIM_SEEDS=n`. There large states are looked at now and then only; what it finds is looked at after
+//! every step when it is played again.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,6 +11,7 @@ mod sim;
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sim::Sim;
 
@@ -19,13 +24,25 @@ fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not '{text}'")))
 }
 
+/// Seeds and steps of the long run: a thousand states of mind, and time for each to go wrong.
+const LONG_SEEDS: u64 = 1_000;
+const LONG_STEPS: u64 = 10_000;
+const FIRST_LONG_SEED: u64 = 1_000_000;
+
 /// Plays one seed; returns a hash of its history, and what happened.
 fn play(seed: u64, steps: u64) -> (u64, BTreeMap<&'static str, u64>) {
+    play_looking(seed, steps, true)
+}
+
+fn play_looking(seed: u64, steps: u64, thorough: bool) -> (u64, BTreeMap<&'static str, u64>) {
     let mut sim = Sim::new(seed);
+    sim.thorough = thorough;
     for step in 0..steps {
         if let Err(text) = sim.turn() {
             panic!(
-                "seed {seed}, step {step}: {text}\nplay it again: POINTSMAN_SIM_SEED={seed} cargo test --test simulation"
+                "seed {seed}, step {step}: {text}\nplay it again: POINTSMAN_SIM_SEED={seed} POINTSMAN_SIM_STEPS={} \
+                 cargo test --test simulation",
+                step + 1
             );
         }
     }
@@ -87,4 +104,29 @@ fn the_same_seed_has_the_same_history() {
         assert_eq!(play(seed, STEPS).0, play(seed, STEPS).0, "seed {seed}");
     }
     assert_ne!(play(1, STEPS).0, play(2, STEPS).0);
+}
+
+/// Some three minutes of two cores.
+#[test]
+#[ignore = "long: run with --ignored, optimised"]
+fn ten_million_steps() {
+    let (seeds, steps) = (
+        number("POINTSMAN_SIM_SEEDS").unwrap_or(LONG_SEEDS),
+        number("POINTSMAN_SIM_STEPS").unwrap_or(LONG_STEPS),
+    );
+    let next = AtomicU64::new(FIRST_LONG_SEED);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= FIRST_LONG_SEED + seeds {
+                        return;
+                    }
+                    play_looking(seed, steps, false);
+                }
+            });
+        }
+    });
 }

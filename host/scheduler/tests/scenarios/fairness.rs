@@ -182,6 +182,24 @@ fn each_pool_is_shared_out_for_itself() {
 }
 
 #[test]
+fn a_host_with_workers_of_two_pools() {
+    let mut w = World::default();
+    let cpu = |h: Worker| h.with("cpu", "1");
+    let [p, q] = [cpu(worker("h/p").pool("p")), cpu(worker("h/q").pool("q"))];
+    let elsewhere = cpu(worker("h2/p").pool("p"));
+    // Of pool p a has a worker elsewhere, so there it is b's turn; of pool q nobody has any, and a came first.
+    w.submit(&by("a", "a0").pool("p").with("cpu", "1"));
+    assert_eq!(w.idle(&elsewhere), "run a0");
+    w.submit(&by("c", "running").pool("p").with("cpu", "1"));
+    assert_eq!(w.idle(&p), "run running");
+    assert_eq!(w.idle(&q), "waits");
+    w.submit(&by("a", "a1").with("cpu", "1"));
+    w.submit(&by("b", "b").pool("p").with("cpu", "1"));
+    assert_eq!(w.completed(&p, "running"), "waits");
+    assert_eq!(w.answers(), ["h/q: run a1"], "what pool q chose is for a worker of pool q");
+}
+
+#[test]
 fn what_a_worker_may_not_run_takes_no_turn() {
     let mut w = World::default();
     w.submit(&by("a", "a").with("gpu", "none"));

@@ -62,6 +62,8 @@ pub struct Model {
     was: BTreeMap<TaskId, Task>,
     /// What a worker last said it executed, whoever wants it.
     says: BTreeMap<Arc<str>, ActionDigest>,
+    /// What ran, and where, on workers that are lost in this step, which is after the event.
+    gone_now: Vec<(Arc<str>, ActionDigest)>,
     /// Tasks whose worker was lost in this step, and so maybe after another was handed out in it.
     lost_now: BTreeSet<TaskId>,
     calls: BTreeMap<PollId, Call>,
@@ -88,9 +90,11 @@ impl Model {
         let gone = |model: &Self, w: &Arc<str>| !model.is_there(w, now, config) && caller != Some(w);
         let lost: Vec<Arc<str>> =
             self.held.keys().chain(self.says.keys()).filter(|w| gone(self, w)).cloned().collect();
+        self.gone_now.clear();
         for worker in lost {
-            self.held.remove(&worker);
-            self.says.remove(&worker);
+            let digests = [self.held.remove(&worker).map(|h| h.digest), self.says.remove(&worker)];
+            let host = &self.specs[&worker].host;
+            self.gone_now.extend(digests.into_iter().flatten().map(|d| (host.clone(), d)));
         }
         match event {
             Event::Poll(poll) => {
@@ -444,7 +448,8 @@ impl Model {
         for (_, other, _) in core.queued_after(None) {
             let task = core.task(other).ok_or("a queued task is gone")?;
             let failed_here = task.attempts.iter().any(|a| a.host == spec.host);
-            let runs_here = self.runs(&spec.host, &task.digest);
+            let ran_here = self.gone_now.iter().any(|(h, d)| *h == spec.host && *d == task.digest);
+            let runs_here = ran_here || self.runs(&spec.host, &task.digest);
             let lost_now = self.lost_now.contains(&other);
             let is_sibling = paths(core, other).contains(path);
             let waits_elsewhere = core.waits_for(other).is_some_and(|(host, _)| *host != spec.host);
@@ -461,7 +466,12 @@ impl Model {
             // It takes no more than the one that was preferred, so it had room.
             let (asked, given) = (demand(task), demand(assigned));
             let fits = asked.iter().all(|(k, v)| given.get(k).is_some_and(|g| v <= g) || *v == 0);
-            ensure!(!fits, "{worker} was given {} before {}", assigned.sequence, task.sequence);
+            ensure!(
+                !fits,
+                "{worker} was given {} before {}: {assigned:?} before {task:?}",
+                assigned.sequence,
+                task.sequence
+            );
         }
         Ok(())
     }
