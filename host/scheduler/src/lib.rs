@@ -49,6 +49,7 @@ pub mod placement;
 mod polls;
 pub mod properties;
 mod queue;
+mod reasons;
 pub mod records;
 pub mod route;
 pub mod scheduler;

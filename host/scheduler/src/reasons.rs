@@ -1,0 +1,144 @@
+//! What keeps a worker from an action, and what an action waits for, in one word each.
+
+/// What keeps a worker from running an action, in the order in which it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Obstacle {
+    /// It serves other instance names.
+    OtherInstance,
+    /// It belongs to another pool.
+    OtherPool,
+    /// It has another size class.
+    OtherSizeClass,
+    /// It lacks an asked property, or has another value.
+    PropertyMismatch,
+    /// Its host has less in all than the action asks for.
+    NeverFits,
+    /// An operator has drained it.
+    Drained,
+    /// An operator has paused it, or its host has said that it is out of resources.
+    Paused,
+    /// Its host has failed too many tasks one after the other.
+    Quarantined,
+    /// The action failed on its host, and there are others.
+    FailedThere,
+    /// The action failed on its host, and there it is tried again only after a while.
+    BackingOff,
+    /// It is not on the host that the action waits for.
+    Affinity,
+    /// It runs something.
+    Busy,
+    /// Its host runs the same action, and can't run it twice.
+    SameActionThere,
+    /// Its host runs as many actions as it may.
+    MaxInflight,
+    /// Its host has not enough left.
+    NotEnoughFree,
+    /// It has not called since its last answer; it will.
+    NotCalling,
+    /// Nothing: it is about to be given the action, or one before it.
+    Nothing,
+}
+
+impl Obstacle {
+    /// As it is written.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::OtherInstance => "other-instance",
+            Self::OtherPool => "other-pool",
+            Self::OtherSizeClass => "other-size-class",
+            Self::PropertyMismatch => "property-mismatch",
+            Self::NeverFits => "never-fits",
+            Self::Drained => "drained",
+            Self::Paused => "paused",
+            Self::Quarantined => "quarantined",
+            Self::FailedThere => "failed-there",
+            Self::BackingOff => "backing-off",
+            Self::Affinity => "affinity",
+            Self::Busy => "busy",
+            Self::SameActionThere => "same-action-there",
+            Self::MaxInflight => "max-inflight",
+            Self::NotEnoughFree => "not-enough-free",
+            Self::NotCalling => "not-calling",
+            Self::Nothing => "free",
+        }
+    }
+}
+
+/// Why an action is where it is, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A worker has it.
+    Running,
+    /// It asks for a key outside the schema.
+    UnknownProperty,
+    /// No worker is known at all.
+    NoWorkerRegistered,
+    /// No worker serves its instance name.
+    NoInstanceMatch,
+    /// No worker belongs to its pool.
+    NoPool,
+    /// No worker has its size class.
+    NoSizeClass,
+    /// No worker has what it asks for.
+    NoPropertyMatch,
+    /// No host has as much in all as it asks for.
+    NeverFits,
+    /// All that could run it are drained.
+    Drained,
+    /// All that could run it are drained or paused.
+    Paused,
+    /// All that could run it are drained, paused or in quarantine.
+    Quarantined,
+    /// It failed on all that could run it now, and is tried there again after a while.
+    BackingOff,
+    /// It waits a while for the host that last ran its affinity key.
+    Affinity,
+    /// All that could run it are busy.
+    AllBusy,
+    /// It has just come, or its turn comes next.
+    Next,
+}
+
+impl Reason {
+    /// As it is written.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::UnknownProperty => "unknown-property",
+            Self::NoWorkerRegistered => "no-worker-registered",
+            Self::NoInstanceMatch => "no-instance-match",
+            Self::NoPool => "no-pool",
+            Self::NoSizeClass => "no-size-class",
+            Self::NoPropertyMatch => "no-property-match",
+            Self::NeverFits => "never-fits",
+            Self::Drained => "drained",
+            Self::Paused => "paused",
+            Self::Quarantined => "quarantined",
+            Self::BackingOff => "backing-off",
+            Self::Affinity => "affinity",
+            Self::AllBusy => "all-busy",
+            Self::Next => "next",
+        }
+    }
+
+    /// No worker that is known now can ever run it.
+    pub fn is_never(self) -> bool {
+        match self {
+            Self::UnknownProperty
+            | Self::NoWorkerRegistered
+            | Self::NoInstanceMatch
+            | Self::NoPool
+            | Self::NoSizeClass
+            | Self::NoPropertyMatch
+            | Self::NeverFits => true,
+            Self::Running
+            | Self::Drained
+            | Self::Paused
+            | Self::Quarantined
+            | Self::BackingOff
+            | Self::Affinity
+            | Self::AllBusy
+            | Self::Next => false,
+        }
+    }
+}
