@@ -16,6 +16,9 @@ use pointsman_scheduler::views::WorkerView;
 
 use super::gates::Gates;
 
+/// Of so many workers those that are gone are forgotten.
+const SPECS_MAX: usize = 48;
+
 pub type Checked = Result<(), String>;
 
 /// `ensure!(condition, "text", …)`: what must hold, or the text as an error.
@@ -80,8 +83,21 @@ impl Model {
         *self.seen.entry(what).or_default() += 1;
     }
 
+    /// Forgets workers that are gone, so that a long run takes no longer for each step than a short one.
+    fn forget_the_gone(&mut self, now: Time, config: &Config) {
+        if self.specs.len() < SPECS_MAX {
+            return;
+        }
+        let mut kept: BTreeSet<Arc<str>> = self.running.values().cloned().collect();
+        kept.extend(self.held.keys().chain(self.says.keys()).cloned());
+        kept.extend(self.specs.keys().filter(|w| self.is_there(w, now, config)).cloned());
+        self.specs.retain(|w, _| kept.contains(w));
+        self.contact.retain(|w, _| kept.contains(w));
+    }
+
     /// What is known before the core is told.
     pub fn before(&mut self, now: Time, event: &Event, config: &Config) {
+        self.forget_the_gone(now, config);
         self.lost_now.clear();
         let caller = match event {
             Event::Poll(poll) => Some(&poll.worker),
