@@ -1,7 +1,10 @@
 //! What a step costs, in nanoseconds: an action is submitted to a worker that waits, and completed. Beside it wait
 //! actions that nobody may run, and workers of which only those of one pool may run it.
 //!
-//! `cargo bench -p pointsman-scheduler` prints a table.
+//! Then the same where all workers are busy and many invocations want them: an action is queued, and a completion brings
+//! the next.
+//!
+//! `cargo bench -p pointsman-scheduler` prints two tables.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
@@ -20,6 +23,10 @@ const QUEUED: [usize; 4] = [0, 1_000, 10_000, 100_000];
 const WORKERS: [usize; 3] = [10, 1_000, 5_000];
 const POOLS: [usize; 2] = [1, 50];
 const CYCLES: u64 = 20_000;
+/// Invocations among which busy workers are shared out, and how many actions wait in all.
+const INVOCATIONS: [u64; 3] = [1, 100, 10_000];
+const BUSY_QUEUED: u64 = 20_000;
+const BUSY_WORKERS: usize = 16;
 
 struct Bench {
     core: Scheduler,
@@ -103,6 +110,53 @@ impl Bench {
         self.step(Event::Poll(Poll { poll, worker, spec, report, prefer_idle: false, wait_until }));
     }
 
+    /// All workers are busy and much waits: one action comes for each that is completed. Returns what each took per step.
+    fn busy_cycles(&mut self, invocations: u64) -> (Duration, Duration) {
+        let routes: Vec<Arc<Route>> = (0..invocations).map(|i| self.route_for(i)).collect();
+        let mut next = 0;
+        while next < BUSY_QUEUED + BUSY_WORKERS as u64 {
+            self.submit(&routes[(next % invocations) as usize].clone(), next);
+            next += 1;
+        }
+        let mut runs: Vec<ActionDigest> = Vec::new();
+        for worker in 0..BUSY_WORKERS {
+            let spec = self.spec(&format!("host{worker}"), "pool0");
+            self.workers.push((spec.host.clone(), spec));
+            self.poll(worker, Report::Idle);
+            runs.push(self.executes().expect("something waits"));
+        }
+        let (mut submitting, mut completing) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..CYCLES {
+            self.now = self.now + Duration::from_millis(10);
+            let start = Instant::now();
+            self.submit(&routes[(next % invocations) as usize].clone(), next);
+            submitting += start.elapsed();
+            let worker = next as usize % BUSY_WORKERS;
+            let report = Report::Completed(runs[worker].clone(), Verdict::Answer);
+            let start = Instant::now();
+            self.poll(worker, report);
+            completing += start.elapsed();
+            runs[worker] = self.executes().expect("something waits");
+            next += 1;
+        }
+        (submitting / CYCLES as u32, completing / CYCLES as u32)
+    }
+
+    fn route_for(&self, invocation: u64) -> Arc<Route> {
+        let keys = [format!("user{}", invocation % 10), format!("invocation{invocation}")];
+        let invocation_keys = keys.map(Into::into).to_vec();
+        Arc::new(Route { invocation_keys, ..(*self.route("real", "pool0")).clone() })
+    }
+
+    /// What the last step gave to a worker.
+    fn executes(&self) -> Option<ActionDigest> {
+        let task = self.out.effects.iter().find_map(|e| match e {
+            Effect::Reply { reply: Reply::Execute(task), .. } => Some(*task),
+            _ => None,
+        })?;
+        self.core.task(task).map(|t| t.digest.clone())
+    }
+
     /// Submits and completes; returns what each took per step.
     fn cycles(&mut self, pools: usize) -> (Duration, Duration) {
         let route = self.route("real", "pool0");
@@ -137,6 +191,14 @@ fn digest(n: u64) -> ActionDigest {
 }
 
 fn main() {
+    // With the argument `busy` only the second.
+    if !std::env::args().any(|a| a == "busy") {
+        waiting();
+    }
+    busy();
+}
+
+fn waiting() {
     println!(
         "{:>9} {:>8} {:>6} {:>12} {:>12} {:>10}",
         "queued", "workers", "pools", "submit ns", "complete ns", "look-ups"
@@ -158,5 +220,16 @@ fn main() {
                 );
             }
         }
+    }
+}
+
+fn busy() {
+    println!("{:>12} {:>12} {:>12} {:>10}", "invocations", "submit ns", "complete ns", "look-ups");
+    for invocations in INVOCATIONS {
+        let mut bench = Bench::new(0, 0, 1);
+        let before = bench.core.probes();
+        let (submit, complete) = bench.busy_cycles(invocations);
+        let probes = (bench.core.probes() - before) as f64 / (2 * CYCLES + BUSY_QUEUED) as f64;
+        println!("{invocations:>12} {:>12} {:>12} {probes:>10.1}", submit.as_nanos(), complete.as_nanos());
     }
 }
