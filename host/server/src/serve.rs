@@ -16,6 +16,8 @@ use pointsman_proto::rev2::capabilities_server::CapabilitiesServer;
 use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressableStorageServer;
 use pointsman_proto::rev2::execution_server::ExecutionServer;
 use pointsman_proto::v1::admin_server::AdminServer;
+use pointsman_scheduler::attempts::Budgets;
+use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
 use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, Storage};
 use pointsman_worker::WorkerConfig;
@@ -26,7 +28,7 @@ use tonic::transport::server::TcpIncoming;
 use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Matching, PlatformValues};
 use crate::driver::Driver;
 use crate::match_log;
 use crate::reroute;
@@ -235,13 +237,38 @@ fn core(config: &Config) -> pointsman_scheduler::scheduler::Config {
         abandoned: config.timers.abandoned,
         completed_retention: config.timers.completed_retention,
         max_attempts: config.max_attempts as usize,
+        budgets: Budgets {
+            lost: config.attempts.lost_max as usize,
+            given_back: config.attempts.given_back_max as usize,
+            reported: config.attempts.reported_max as usize,
+        },
+        retry_backoff: config.timers.retry_backoff,
+        retry_backoff_max: config.timers.retry_backoff_max,
+        exhausted_pause: config.timers.exhausted_pause,
+        exhausted_pause_max: config.timers.exhausted_pause_max,
+        exhausted_max: config.attempts.exhausted_forgiven_max,
+        quarantine_after: config.quarantine_after as usize,
+        quarantine: config.timers.quarantine,
+        quarantine_max: config.timers.quarantine_max,
+        unschedulable_timeout: config.timers.unschedulable_timeout,
+        placement: match config.placement {
+            config::Placement::Spread => Placement::Spread,
+            config::Placement::Pack => Placement::Pack,
+            config::Placement::BestFit => Placement::BestFit,
+        },
         priority_step: config.priority_step,
         queued_tasks_max: config.limits.queued_actions_max as usize,
-        ..Default::default()
+        classes_max: config.limits.classes_max as usize,
+        demands_max: config.limits.demands_max as usize,
+        workers_max: config.limits.workers_max as usize,
+        holds_max: config.limits.holds_max as usize,
     }
 }
 
 fn schema(config: &Config) -> Schema {
+    if config.matching == Matching::ExactSet {
+        return Schema::exact_set();
+    }
     let types = config.platform_properties.iter().map(|(key, kind)| {
         let kind = match kind {
             config::PropertyType::Exact => PropertyType::Exact,
@@ -296,12 +323,20 @@ fn spawn_worker(
     worker.concurrency = own.concurrency as usize;
     worker.cache_max_bytes = own.cache_size_bytes;
     worker.storage_patience = own.storage_patience;
-    // What the operator says replaces what the machine says, and what the schema doesn't know isn't said.
+    // What the operator says replaces what the machine says, and what the schema doesn't know isn't said: nothing of it,
+    // when whole lists are compared.
     worker
         .platform
         .retain(|(key, _)| !own.platform.contains_key(key) && config.platform_properties.contains_key(key));
-    let said = own.platform.iter().flat_map(|(key, values)| values.iter().map(|v| (key.clone(), v.clone())));
-    worker.platform.extend(said);
+    for (key, values) in &own.platform {
+        match values {
+            PlatformValues::Listed(values) => {
+                worker.platform.extend(values.iter().map(|value| (key.clone(), value.clone())));
+            }
+            PlatformValues::Queried(query) => worker.platform_queries.push(query.clone()),
+        }
+    }
+    worker.query_timeout = own.query_timeout;
     tokio::spawn(async move {
         if let Err(error) = pointsman_worker::run(worker, stop).await {
             tracing::error!(%error, "the bundled worker ended; the scheduler goes on without it");
@@ -320,4 +355,18 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         });
     }
     address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads the core's defaults reads what is in force.
+    #[test]
+    fn the_defaults_are_the_cores() {
+        let (config, own) = (Config::default(), pointsman_scheduler::scheduler::Config::default());
+        let expiry = own.worker_expiry + config.timers.heartbeat;
+        let wanted = pointsman_scheduler::scheduler::Config { worker_expiry: expiry, ..own };
+        assert_eq!(core(&config), wanted);
+    }
 }

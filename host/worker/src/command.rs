@@ -29,7 +29,7 @@ use wait4::{ResUse, Wait4 as _};
 pub(crate) static SPAWN_GATE: RwLock<()> = RwLock::new(());
 
 /// Used when the Command has no `PATH`; REv2 leaves the choice to the worker.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
 /// A command ready to run.
 pub(crate) struct Spec {
@@ -185,19 +185,22 @@ fn find_program(name: &str, spec: &Spec) -> Result<OsString, Failure> {
     }
     let path =
         spec.environment.iter().find(|(key, _)| key == "PATH").map_or(DEFAULT_PATH, |(_, value)| value);
-    let found = path
-        .split(':')
-        .map(|entry| Path::new(if entry.is_empty() { "." } else { entry }).join(name))
-        .find(|candidate| {
-            let full = spec.directory.join(candidate);
-            full.is_file() && nix::unistd::access(&full, nix::unistd::AccessFlags::X_OK).is_ok()
-        });
+    let found = look_up(name, path, &spec.directory);
     match found {
-        Some(program) if !name.is_empty() => Ok(program.into()),
-        _ => Err(Failure::invalid(format!(
+        Some(program) => Ok(program.into()),
+        None => Err(Failure::invalid(format!(
             "could not start {name:?}: no executable of this name in PATH {path:?}; name it with a path, or set PATH in the action's environment"
         ))),
     }
+}
+
+/// The first executable file of this name in a `PATH`, whose relative entries are relative to `directory`.
+pub(crate) fn look_up(name: &str, path: &str, directory: &Path) -> Option<PathBuf> {
+    let entries = path.split(':').filter(|_| !name.is_empty());
+    entries.map(|entry| Path::new(if entry.is_empty() { "." } else { entry }).join(name)).find(|candidate| {
+        let full = directory.join(candidate);
+        full.is_file() && nix::unistd::access(&full, nix::unistd::AccessFlags::X_OK).is_ok()
+    })
 }
 
 /// What can't be started for its own reasons is `INVALID_ARGUMENT`, as with Buildbarn's runner: it would

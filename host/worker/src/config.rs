@@ -1,5 +1,5 @@
 //! What a worker needs to know, and what it can tell about its machine.
-use crate::error::WorkerError;
+use crate::{error::WorkerError, query::PlatformQuery};
 use pointsman_proto::rev2::{Platform, platform::Property};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tonic::transport::{Endpoint, Uri};
@@ -22,6 +22,10 @@ pub struct WorkerConfig {
     pub instance_name_prefix: String,
     /// Platform properties offered, as name and value; a name may repeat. Sorted before use.
     pub platform: Vec<(String, String)>,
+    /// Commands that tell further properties, run when the worker starts.
+    pub platform_queries: Vec<PlatformQuery>,
+    /// How long each of them may take.
+    pub query_timeout: Duration,
     /// Size class among workers of the same platform; 0 where none are used.
     pub size_class: u32,
     /// Actions that run at the same time, 1 to [`CONCURRENCY_MAX`]: each is one worker to the scheduler.
@@ -52,6 +56,8 @@ impl WorkerConfig {
             name: host_name(),
             instance_name_prefix: String::new(),
             platform: host_platform(),
+            platform_queries: Vec::new(),
+            query_timeout: Duration::from_secs(10),
             size_class: 0,
             concurrency: processors(),
             work_dir: work_dir.into(),

@@ -1,5 +1,5 @@
 //! Why a worker could not start, and why an action could not be carried out.
-use crate::digest::Blob;
+use crate::{digest::Blob, query::QueryError};
 use pointsman_proto::{pack, rpc};
 use std::{io, path::PathBuf};
 use tonic::Code;
@@ -43,6 +43,9 @@ pub enum WorkerError {
         /// The directory.
         path: PathBuf,
     },
+    /// A command that was to tell a platform property did not.
+    #[error(transparent)]
+    Query(#[from] QueryError),
 }
 
 /// Why an action has no proper end: becomes `ExecuteResponse.status`.

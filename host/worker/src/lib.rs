@@ -26,6 +26,7 @@ mod outputs;
 mod pace;
 mod paths;
 mod place;
+mod query;
 mod removal;
 mod session;
 mod sweep;
@@ -35,6 +36,7 @@ mod workdir;
 
 pub use config::{CONCURRENCY_MAX, WorkerConfig, host_platform};
 pub use error::WorkerError;
+pub use query::{PlatformQuery, QueryError};
 
 use action::Executor;
 use cache::FileCache;
@@ -55,9 +57,15 @@ use workdir::WorkDir;
 /// Dropping the future instead kills what runs.
 ///
 /// # Errors
-/// [`WorkerError`] when the settings or the work directory are of no use; nothing was started then.
-pub async fn run(config: WorkerConfig, shutdown: CancellationToken) -> Result<(), WorkerError> {
+/// [`WorkerError`] when the settings or the work directory are of no use, or a [`PlatformQuery`] fails; nothing was
+/// started then.
+pub async fn run(mut config: WorkerConfig, shutdown: CancellationToken) -> Result<(), WorkerError> {
     config.check()?;
+    for query in std::mem::take(&mut config.platform_queries) {
+        let values = query.run(config.query_timeout).await?;
+        tracing::info!(key = query.key(), ?values, "a command told the values of a platform property");
+        config.platform.extend(values.into_iter().map(|value| (query.key().to_owned(), value)));
+    }
     let scheduler = config::endpoint("scheduler", &config.scheduler)?.connect_lazy();
     let storage = match &config.storage {
         None => scheduler.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use pointsman_worker::WorkerConfig;
+use pointsman_worker::{PlatformQuery, WorkerConfig};
 
 use super::Failure;
 use super::pairs::{by_key, parse_pair};
@@ -33,6 +33,13 @@ pub(super) struct WorkerArgs {
     /// A platform property, in place of this machine's own value for that key; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
     platform: Vec<(String, String)>,
+    /// A platform property whose values this command prints, one per line, in place of this machine's own; may be
+    /// repeated. It is run once, without a shell and with an empty environment; the worker ends when it fails.
+    #[arg(long, value_name = "KEY=COMMAND", value_parser = parse_query)]
+    platform_query: Vec<PlatformQuery>,
+    /// How long each such command may take.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    query_timeout: Duration,
     /// Offer only the properties given, and none that are found out about this machine.
     #[arg(long)]
     only_given_platform: bool,
@@ -78,11 +85,19 @@ fn configure(args: WorkerArgs) -> WorkerConfig {
         config.concurrency = concurrency;
     }
     let given = by_key(args.platform);
-    config.platform.retain(|(key, _)| !args.only_given_platform && !given.contains_key(key));
+    let queried = |key: &str| args.platform_query.iter().any(|query| query.key() == key);
+    config.platform.retain(|(key, _)| !args.only_given_platform && !given.contains_key(key) && !queried(key));
+    config.query_timeout = args.query_timeout;
     for (key, values) in given {
         config.platform.extend(values.into_iter().map(|value| (key.clone(), value)));
     }
+    config.platform_queries = args.platform_query;
     config
+}
+
+fn parse_query(text: &str) -> Result<PlatformQuery, String> {
+    let (key, command) = parse_pair(text).map_err(|_| "expected KEY=COMMAND".to_owned())?;
+    PlatformQuery::new(key, command).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -97,9 +112,22 @@ mod tests {
         args: WorkerArgs,
     }
 
-    fn platform(flags: &[&str]) -> Vec<(String, String)> {
+    fn configured(flags: &[&str]) -> WorkerConfig {
         let line = ["x", "--scheduler", "h:1"].iter().chain(flags);
-        configure(Only::parse_from(line).args).platform
+        configure(Only::parse_from(line).args)
+    }
+
+    fn platform(flags: &[&str]) -> Vec<(String, String)> {
+        configured(flags).platform
+    }
+
+    #[test]
+    fn queries_replace_what_is_found_and_join_what_is_given() {
+        let config = configured(&["--platform-query", "Pool=sh -c 'echo a=b'", "--platform", "gpu=x"]);
+        assert!(config.platform.iter().all(|(key, _)| key != "Pool"));
+        let told: Vec<_> = config.platform_queries.iter().map(|q| (q.key(), q.command())).collect();
+        assert_eq!(told, [("Pool", "sh -c 'echo a=b'")]);
+        assert!(Only::try_parse_from(["x", "--scheduler", "h:1", "--platform-query", "a='"]).is_err());
     }
 
     #[test]

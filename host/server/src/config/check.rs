@@ -1,31 +1,27 @@
 //! From the raw configuration to the checked one: defaults filled in, contradictions found.
 
+mod scheduling;
+mod worker;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checked::{
-    BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Policy, PropertyType, Timers, UnknownProperty,
-    Values,
+    Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, UnknownProperty, Values,
 };
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
-use super::nearest;
 use super::overrides::Overrides;
 use super::path::{KeyPath, Segment};
-use super::raw::{
-    OneOrMore, Raw, RawEmbedded, RawLimits, RawPolicy, RawScheduler, RawSimple, RawTimers, RawWorker,
-};
+use super::raw::{Raw, RawEmbedded, RawPolicy, RawScheduler, RawSimple};
 use super::state_dir::default_state_dir;
 use super::units::{RawDuration, RawSize};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-
-/// The largest batch that known clients send when no limit is advertised is just below this.
-const MESSAGE_SIZE_MIN: u64 = 4 * MIB;
 
 /// The keys that the bundled worker advertises, so that builds which ask for the usual ones run without a file.
 const DEFAULT_PROPERTIES: [(&str, PropertyType); 7] = [
@@ -90,23 +86,37 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
     let properties = raw.supported_platform_properties.take();
     let properties =
         checker.one_of("supported_platform_properties", properties, simple.supported_platform_properties);
-    let platform_properties = checker.properties(properties);
+    let matching = raw.matching.unwrap_or_default();
+    let platform_properties = match matching {
+        Matching::Typed => checker.properties(properties),
+        Matching::ExactSet => checker.no_properties(properties, raw.unknown_property),
+    };
     let logging = raw.worker_match_logging_interval_s;
     let logging =
         checker.one_of("worker_match_logging_interval_s", logging, simple.worker_match_logging_interval_s);
-    let unknown_default = if file.is_some() { UnknownProperty::Reject } else { UnknownProperty::Ignore };
+    let unknown_default = match matching {
+        Matching::Typed if file.is_some() => UnknownProperty::Reject,
+        _ => UnknownProperty::Ignore,
+    };
+    let max_attempts = checker.positive("max_attempts", raw.max_attempts, 3);
+    let known = (matching == Matching::Typed).then_some(&platform_properties);
     let values = Values {
         file,
         listen: raw.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8980))),
         storage: checker.storage(raw.storage.embedded, &state_dir),
+        matching,
         unknown_property: raw.unknown_property.unwrap_or(unknown_default),
         host_key: checker.host_key(raw.host_key),
         timers: checker.timers(&raw.timers),
-        max_attempts: checker.positive("max_attempts", raw.max_attempts, 3),
+        max_attempts,
+        attempts: checker.attempts(&raw.attempts, max_attempts),
+        // 0 is allowed: no host is ever in quarantine then.
+        quarantine_after: raw.quarantine_after.unwrap_or(5),
+        placement: raw.placement.unwrap_or_default(),
         priority_step: raw.priority_step.map_or(60 * SECOND, |step| step.0),
         limits: checker.limits(&raw.limits),
         policy: checker.policy(raw.policy),
-        worker: checker.worker(raw.worker, &state_dir, &platform_properties),
+        worker: checker.worker(raw.worker, &state_dir, known),
         worker_match_logging_interval: checker.logging(logging),
         platform_properties,
     };
@@ -140,6 +150,11 @@ impl Checker {
 
     fn timer(&mut self, path: &str, given: Option<RawDuration>, default: Duration) -> Duration {
         self.positive(path, given.map(|given| given.0), default)
+    }
+
+    /// A time that may be 0, which switches off what it is for.
+    fn optional_timer(given: Option<RawDuration>, default: Duration) -> Duration {
+        given.map_or(default, |given| given.0)
     }
 
     fn size(&mut self, path: &str, given: Option<RawSize>, default: u64) -> u64 {
@@ -192,6 +207,22 @@ impl Checker {
             self.complain(at.key(""), At::Key, "a platform property has a name");
         }
         table
+    }
+
+    /// Whoever matches whole lists has no use for types: they would be believed to have an effect.
+    fn no_properties(
+        &mut self,
+        given: Found<BTreeMap<String, PropertyType>>,
+        unknown: Option<UnknownProperty>,
+    ) -> BTreeMap<String, PropertyType> {
+        let text = "has no effect with matching: \"exact_set\"; leave one of the two out";
+        if let Some((_, at)) = given {
+            self.complain(at, At::Key, text);
+        }
+        if unknown.is_some() {
+            self.complain(KeyPath::of("unknown_property"), At::Key, text);
+        }
+        BTreeMap::new()
     }
 
     fn logging(&mut self, given: Found<i64>) -> Option<Duration> {
@@ -247,91 +278,6 @@ impl Checker {
         HostKey::Only(keys)
     }
 
-    fn timers(&mut self, raw: &RawTimers) -> Timers {
-        let timers = Timers {
-            heartbeat: self.timer("timers.heartbeat", raw.heartbeat, 10 * SECOND),
-            idle_poll: self.timer("timers.idle_poll", raw.idle_poll, 120 * SECOND),
-            worker_expiry: self.timer("timers.worker_expiry", raw.worker_expiry, 60 * SECOND),
-            abandoned: self.timer("timers.abandoned", raw.abandoned, 60 * SECOND),
-            completed_retention: self.timer(
-                "timers.completed_retention",
-                raw.completed_retention,
-                60 * SECOND,
-            ),
-            default_action_timeout: self.timer(
-                "timers.default_action_timeout",
-                raw.default_action_timeout,
-                30 * 60 * SECOND,
-            ),
-            maximum_action_timeout: self.timer(
-                "timers.maximum_action_timeout",
-                raw.maximum_action_timeout,
-                2 * 3600 * SECOND,
-            ),
-            shutdown_grace: self.timer("timers.shutdown_grace", raw.shutdown_grace, 10 * SECOND),
-        };
-        self.ordered(
-            ("heartbeat", timers.heartbeat, raw.heartbeat.is_some()),
-            ("worker_expiry", timers.worker_expiry, raw.worker_expiry.is_some()),
-            timers.heartbeat < timers.worker_expiry,
-            "a worker that reports in time would be taken for lost",
-        );
-        self.ordered(
-            ("default_action_timeout", timers.default_action_timeout, raw.default_action_timeout.is_some()),
-            ("maximum_action_timeout", timers.maximum_action_timeout, raw.maximum_action_timeout.is_some()),
-            timers.default_action_timeout <= timers.maximum_action_timeout,
-            "actions that name no limit would be refused",
-        );
-        timers
-    }
-
-    /// Complains about whichever of the two the file has, with both values.
-    fn ordered(
-        &mut self,
-        lesser: (&str, Duration, bool),
-        greater: (&str, Duration, bool),
-        holds: bool,
-        else_: &str,
-    ) {
-        if holds || lesser.1.is_zero() || greater.1.is_zero() {
-            return;
-        }
-        let blamed = if lesser.2 { lesser.0 } else { greater.0 };
-        let text = format!(
-            "{} is {} and {} is {}: {else_}; lower the first or raise the second",
-            lesser.0,
-            humantime::format_duration(lesser.1),
-            greater.0,
-            humantime::format_duration(greater.1)
-        );
-        self.wrong(&format!("timers.{blamed}"), text);
-    }
-
-    fn limits(&mut self, raw: &RawLimits) -> Limits {
-        let limits = Limits {
-            queued_actions_max: self.positive("limits.queued_actions", raw.queued_actions, 200_000),
-            properties_per_action_max: self.positive(
-                "limits.properties_per_action",
-                raw.properties_per_action,
-                100,
-            ),
-            command_size_max_bytes: self.size("limits.command_size", raw.command_size, 16 * MIB),
-            message_size_max_bytes: self.size("limits.message_size", raw.message_size, 64 * MIB),
-            streams_per_connection_max: self.positive(
-                "limits.streams_per_connection",
-                raw.streams_per_connection,
-                20_000,
-            ),
-        };
-        if (1..MESSAGE_SIZE_MIN).contains(&limits.message_size_max_bytes) {
-            self.wrong(
-                "limits.message_size",
-                "is below 4MiB, the size of batches that clients send; raise it",
-            );
-        }
-        limits
-    }
-
     fn policy(&mut self, raw: RawPolicy) -> Policy {
         Policy {
             file: raw.file,
@@ -339,46 +285,6 @@ impl Checker {
             fuel: self.positive("policy.fuel", raw.fuel, 50_000_000),
             deadline: self.timer("policy.deadline", raw.deadline, 5 * SECOND),
             memory_max_bytes: self.size("policy.memory", raw.memory, 64 * MIB),
-        }
-    }
-
-    fn worker(
-        &mut self,
-        raw: RawWorker,
-        state_dir: &Path,
-        schema: &BTreeMap<String, PropertyType>,
-    ) -> BundledWorker {
-        for (key, OneOrMore(values)) in &raw.platform {
-            let at = KeyPath::of("worker.platform").key(key);
-            match schema.get(key) {
-                None => {
-                    let guess = nearest(key, schema.keys().map(String::as_str));
-                    let guess = guess.map_or_else(String::new, |guess| format!(" (did you mean {guess:?}?)"));
-                    let text = format!(
-                        "the worker would be refused: {key:?} is not in supported_platform_properties{guess}; add it \
-                         there, or leave it out here"
-                    );
-                    self.complain(at, At::Key, text);
-                }
-                Some(PropertyType::Minimum) if values.iter().any(|value| value.parse::<u64>().is_err()) => {
-                    let text = format!("{key:?} is of type minimum, so its value must be a whole number");
-                    self.complain(at, At::Value, text);
-                }
-                Some(_) => {}
-            }
-        }
-        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        BundledWorker {
-            enabled: raw.enabled.unwrap_or(false),
-            concurrency: self.positive(
-                "worker.concurrency",
-                raw.concurrency,
-                u32::try_from(processors).unwrap_or(u32::MAX),
-            ),
-            platform: raw.platform.into_iter().map(|(key, OneOrMore(values))| (key, values)).collect(),
-            dir: raw.dir.unwrap_or_else(|| state_dir.join("worker")),
-            cache_size_bytes: self.size("worker.cache_size", raw.cache_size, 10 * GIB),
-            storage_patience: self.timer("worker.storage_patience", raw.storage_patience, 30 * SECOND),
         }
     }
 }

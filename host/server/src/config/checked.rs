@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pointsman_worker::PlatformQuery;
 use serde::{Deserialize, Serialize};
 
 use super::error::ConfigError;
@@ -46,9 +47,13 @@ pub struct Values {
     pub listen: SocketAddr,
     /// `storage.embedded`: where blobs and action results are kept.
     pub storage: EmbeddedStorage,
+    /// `matching`: how an action's properties are compared with a worker's. Default `typed`. Choose `exact_set` to keep
+    /// workers and clients of a Buildbarn installation as they are.
+    pub matching: Matching,
     /// `supported_platform_properties`: the platform property keys that exist, and how each one matches. Change it
     /// when actions ask for something of your own (a licence, a GPU). Default: OSFamily, ISA, Arch,
-    /// container-image, Pool as `priority`; cpu_count, memory as `minimum`.
+    /// container-image, Pool as `priority`; cpu_count, memory as `minimum`. Empty, and not to be given, with
+    /// `matching: "exact_set"`.
     pub platform_properties: BTreeMap<String, PropertyType>,
     /// `unknown_property`: what happens to an action that asks for a key outside that table. Default `reject` with
     /// a file, since then somebody wrote the table; `ignore` without, so that any build runs.
@@ -61,6 +66,14 @@ pub struct Values {
     /// `max_attempts`: how often an action is tried, the first time included, when workers vanish or fail by no
     /// fault of its own. 1 or more; default 3.
     pub max_attempts: u32,
+    /// `attempts`: the same for each thing that may go wrong.
+    pub attempts: Attempts,
+    /// `quarantine_after`: a host where so many different actions fail one after the other is in quarantine: it gets
+    /// nothing for `timers.quarantine`, then one action to try it out. Default 5; 0 is never.
+    pub quarantine_after: u32,
+    /// `placement`: which of the hosts that wait and have room an arriving action goes to. Default `spread`. Choose `pack`
+    /// where idle hosts are switched off, `best_fit` where small actions would break up the room that large ones need.
+    pub placement: Placement,
     /// `priority_step`: how much waiting time one unit of REv2 `priority` is worth in the queue (smaller priority
     /// values go first). Default 60 s; 0 makes priorities meaningless, and is allowed.
     pub priority_step: Duration,
@@ -70,8 +83,9 @@ pub struct Values {
     pub policy: Policy,
     /// `worker`: the worker that `serve` runs in itself.
     pub worker: BundledWorker,
-    /// `worker_match_logging_interval_s`: how often the log is to say why actions are waiting; `None` (−1 or 0 in the
-    /// file) is never. Default 10 s. Read so that NativeLink's files are accepted; nothing is logged by it yet.
+    /// `worker_match_logging_interval_s`: how often the log says why actions are waiting, one block for each set of
+    /// requirements, and which are the oldest; nothing while nothing waits. `None` (−1 or 0 in the file) is never.
+    /// Default 10 s.
     pub worker_match_logging_interval: Option<Duration>,
 }
 
@@ -88,6 +102,31 @@ pub struct EmbeddedStorage {
     pub action_cache_entries_max: u64,
     /// `small_blob_cache`: bytes of memory for small blobs (actions, commands, directories). Default 64 MiB.
     pub small_blob_cache_bytes: u64,
+}
+
+/// Which host an arriving action goes to; of equals always the one used least recently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// The one used least recently: all are used alike.
+    #[default]
+    Spread,
+    /// The fullest: as few as possible are used.
+    Pack,
+    /// The one that it fills best, by what it asks of `minimum` properties.
+    BestFit,
+}
+
+/// How the properties of actions and workers are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Matching {
+    /// Key by key, by the types in `supported_platform_properties`.
+    #[default]
+    Typed,
+    /// As Buildbarn does: an action goes to workers whose whole property list is its own. No key is unknown then, and
+    /// the bundled worker offers `worker.platform` and nothing else.
+    ExactSet,
 }
 
 /// How the values of one platform property key are compared.
@@ -125,7 +164,7 @@ pub enum HostKey {
     Only(Vec<String>),
 }
 
-/// `timers`. None of them is 0.
+/// `timers`. None of them is 0, but where it says what 0 does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
     /// `heartbeat`: how soon a worker that runs something is asked to report again. Default 10 s. Shorter notices
@@ -147,6 +186,26 @@ pub struct Timers {
     pub default_action_timeout: Duration,
     /// `maximum_action_timeout`: the longest time limit an action may name; more is refused. Default 2 h.
     pub maximum_action_timeout: Duration,
+    /// `retry_backoff`: how long an action that has failed on a host rests before it goes to that same host again, when
+    /// there is no other; doubled by each further try. Default 1 s; 0 is no rest. Other hosts get it at once.
+    pub retry_backoff: Duration,
+    /// `retry_backoff_max`: the longest such rest. Default 60 s. At least `retry_backoff`.
+    pub retry_backoff_max: Duration,
+    /// `exhausted_pause`: how long a host is given nothing after it reported that it is out of resources (a full disk,
+    /// say), doubled each time until it completes something. Default 1 s; 0 is no pause.
+    pub exhausted_pause: Duration,
+    /// `exhausted_pause_max`: the longest such pause. Default 60 s. At least `exhausted_pause`.
+    pub exhausted_pause_max: Duration,
+    /// `quarantine`: how long a host that fails everything (see `quarantine_after`) is given nothing before one action
+    /// tries it out, doubled each time that fails. Default 60 s.
+    pub quarantine: Duration,
+    /// `quarantine_max`: the longest such time. Default 5 min. At least `quarantine`.
+    pub quarantine_max: Duration,
+    /// `unschedulable_timeout`: how long an action waits that no worker could ever run, before its client gets
+    /// `FAILED_PRECONDITION` and the reason; counted from when it came, the server started, or the last such worker
+    /// left, whichever is latest. Default 15 min, so that a pool may grow from nothing; 0 is for ever. Shorten it
+    /// where no workers come by themselves.
+    pub unschedulable_timeout: Duration,
     /// `shutdown_grace`: how long a stopping server lets calls end before it cuts them. Default 10 s.
     pub shutdown_grace: Duration,
 }
@@ -167,6 +226,33 @@ pub struct Limits {
     /// `streams_per_connection`: calls that one connection may have open. Default 20,000; frontends put all their
     /// clients' streams on one connection.
     pub streams_per_connection_max: u32,
+    /// `classes`: different sets of requirements (properties, instance name, …) among what waits and runs; an action with
+    /// one more is refused with `RESOURCE_EXHAUSTED`. Default 200,000, which only a property whose value differs with
+    /// each action reaches.
+    pub classes_max: u32,
+    /// `demands`: different combinations of `minimum` values among what waits and runs; one more is refused likewise.
+    /// Default 64. Each costs time whenever a worker asks for work, so have clients round their numbers before you
+    /// raise it.
+    pub demands_max: u32,
+    /// `workers`: registered at one time (every thread is one); one more is turned away. Default 100,000.
+    pub workers_max: u32,
+    /// `holds`: drains and pauses in force at one time. Default 1,000. Each costs time when a worker registers.
+    pub holds_max: u32,
+}
+
+/// `attempts`: how often an action is tried for each thing that may go wrong, none of it the action's own fault. Each of
+/// the first three is 1 to `max_attempts`, which is also their default and bounds their sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempts {
+    /// `lost`: its worker disappeared. Lower it when actions kill their workers (by using up the memory, say).
+    pub lost_max: u32,
+    /// `given_back`: its worker was given it and went on to something else.
+    pub given_back_max: u32,
+    /// `reported`: its worker reported a failure of its own (`INTERNAL`, `UNAVAILABLE`, …).
+    pub reported_max: u32,
+    /// `exhausted_forgiven`: how often it may meet a worker that is out of resources at no cost; after that each time
+    /// counts as `reported`. Default 10; 0 counts from the first.
+    pub exhausted_forgiven_max: u32,
 }
 
 /// `policy`: the Wasm component that routes actions, and what it may use.
@@ -187,6 +273,15 @@ pub struct Policy {
     pub memory_max_bytes: u64,
 }
 
+/// Where the values of one platform property of the bundled worker come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlatformValues {
+    /// The file. None at all keeps the worker from advertising the key.
+    Listed(Vec<String>),
+    /// A command that is run once, when the worker starts; the worker does not start when it fails.
+    Queried(PlatformQuery),
+}
+
 /// `worker`: the bundled worker inside `serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BundledWorker {
@@ -195,8 +290,11 @@ pub struct BundledWorker {
     /// `concurrency`: actions at one time. Default: as many as there are processors.
     pub concurrency: u32,
     /// `platform`: properties to advertise besides, or instead of, the ones the worker finds out by itself (a key
-    /// given here replaces that key's values). Every key must be in `supported_platform_properties`.
-    pub platform: BTreeMap<String, Vec<String>>,
+    /// given here replaces that key's values). Every key must be in `supported_platform_properties`. A value is a
+    /// text, a list of them, `{ values: […] }`, or `{ query_cmd: "…" }`: a command that prints them.
+    pub platform: BTreeMap<String, PlatformValues>,
+    /// `query_timeout`: how long each such command may take. Default 10 s.
+    pub query_timeout: Duration,
     /// `dir`: where actions run and inputs are cached. Default `worker` below `state_dir`.
     pub dir: PathBuf,
     /// `cache_size`: bytes of input files to keep. Default 10 GiB.

@@ -12,6 +12,7 @@ mod overrides;
 mod path;
 mod print;
 mod raw;
+mod raw_platform;
 mod read;
 mod state_dir;
 #[cfg(test)]
@@ -20,8 +21,8 @@ mod tree;
 mod units;
 
 pub use checked::{
-    BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Policy, PropertyType, Timers, UnknownProperty,
-    Values,
+    Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement, PlatformValues,
+    Policy, PropertyType, Timers, UnknownProperty, Values,
 };
 pub use error::{ConfigError, Problem};
 pub use overrides::Overrides;

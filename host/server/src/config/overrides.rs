@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::raw::{OneOrMore, Raw};
+use super::raw::{Raw, RawPlatformValues};
 
 /// What the command line sets; what is absent is left as the file or the default has it. Relative paths start from
 /// the current folder.
@@ -45,6 +45,8 @@ impl Overrides {
             raw.worker.enabled = Some(true);
         }
         let platform = self.worker_platform.iter();
-        raw.worker.platform.extend(platform.map(|(key, values)| (key.clone(), OneOrMore(values.clone()))));
+        raw.worker
+            .platform
+            .extend(platform.map(|(key, values)| (key.clone(), RawPlatformValues::listed(values.clone()))));
     }
 }

@@ -1,7 +1,9 @@
 //! The effective configuration, in the form of a file that says the same.
 
-use super::checked::{Config, HostKey, Values};
-use super::raw::{OneOrMore, Raw, RawEmbedded, RawLimits, RawPolicy, RawStorage, RawTimers, RawWorker};
+use super::checked::{Config, HostKey, Matching, PlatformValues, Values};
+use super::raw::{
+    Raw, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawStorage, RawTimers, RawWorker,
+};
 use super::units::{RawDuration, RawSize};
 
 impl Config {
@@ -13,18 +15,24 @@ impl Config {
 }
 
 fn spell_out(values: &Values) -> Raw {
+    // The other kind refuses what it has no use for.
+    let typed = values.matching == Matching::Typed;
     Raw {
         listen: Some(values.listen),
         state_dir: None,
         storage: RawStorage { embedded: storage(values) },
-        supported_platform_properties: Some(values.platform_properties.clone()),
-        unknown_property: Some(values.unknown_property),
+        supported_platform_properties: typed.then(|| values.platform_properties.clone()),
+        matching: Some(values.matching),
+        unknown_property: typed.then_some(values.unknown_property),
         host_key: match &values.host_key {
             HostKey::AllButThread => None,
             HostKey::Only(keys) => Some(keys.clone()),
         },
         timers: timers(values),
         max_attempts: Some(values.max_attempts),
+        attempts: attempts(values),
+        quarantine_after: Some(values.quarantine_after),
+        placement: Some(values.placement),
         priority_step: Some(RawDuration(values.priority_step)),
         limits: limits(values),
         policy: RawPolicy {
@@ -61,7 +69,24 @@ fn timers(values: &Values) -> RawTimers {
         completed_retention: Some(RawDuration(timers.completed_retention)),
         default_action_timeout: Some(RawDuration(timers.default_action_timeout)),
         maximum_action_timeout: Some(RawDuration(timers.maximum_action_timeout)),
+        retry_backoff: Some(RawDuration(timers.retry_backoff)),
+        retry_backoff_max: Some(RawDuration(timers.retry_backoff_max)),
+        exhausted_pause: Some(RawDuration(timers.exhausted_pause)),
+        exhausted_pause_max: Some(RawDuration(timers.exhausted_pause_max)),
+        quarantine: Some(RawDuration(timers.quarantine)),
+        quarantine_max: Some(RawDuration(timers.quarantine_max)),
+        unschedulable_timeout: Some(RawDuration(timers.unschedulable_timeout)),
         shutdown_grace: Some(RawDuration(timers.shutdown_grace)),
+    }
+}
+
+fn attempts(values: &Values) -> RawAttempts {
+    let attempts = &values.attempts;
+    RawAttempts {
+        lost: Some(attempts.lost_max),
+        given_back: Some(attempts.given_back_max),
+        reported: Some(attempts.reported_max),
+        exhausted_forgiven: Some(attempts.exhausted_forgiven_max),
     }
 }
 
@@ -73,16 +98,26 @@ fn limits(values: &Values) -> RawLimits {
         command_size: Some(RawSize(limits.command_size_max_bytes)),
         message_size: Some(RawSize(limits.message_size_max_bytes)),
         streams_per_connection: Some(limits.streams_per_connection_max),
+        classes: Some(limits.classes_max),
+        demands: Some(limits.demands_max),
+        workers: Some(limits.workers_max),
+        holds: Some(limits.holds_max),
     }
 }
 
 fn worker(values: &Values) -> RawWorker {
     let worker = &values.worker;
-    let platform = worker.platform.iter();
+    let raw = |values: &PlatformValues| match values {
+        PlatformValues::Listed(values) => RawPlatformValues::listed(values.clone()),
+        PlatformValues::Queried(query) => {
+            RawPlatformValues { query_cmd: Some(query.command().to_owned()), ..RawPlatformValues::default() }
+        }
+    };
     RawWorker {
         enabled: Some(worker.enabled),
         concurrency: Some(worker.concurrency),
-        platform: platform.map(|(key, values)| (key.clone(), OneOrMore(values.clone()))).collect(),
+        platform: worker.platform.iter().map(|(key, values)| (key.clone(), raw(values))).collect(),
+        query_timeout: Some(RawDuration(worker.query_timeout)),
         dir: Some(worker.dir.clone()),
         cache_size: Some(RawSize(worker.cache_size_bytes)),
         storage_patience: Some(RawDuration(worker.storage_patience)),

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::checked::{PropertyType, UnknownProperty};
+use super::checked::{Matching, Placement, PropertyType, UnknownProperty};
+pub(super) use super::raw_platform::RawPlatformValues;
 use super::units::{RawDuration, RawSize};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -20,11 +21,16 @@ pub(super) struct Raw {
     pub(super) storage: RawStorage,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) supported_platform_properties: Option<BTreeMap<String, PropertyType>>,
+    pub(super) matching: Option<Matching>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown_property: Option<UnknownProperty>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host_key: Option<Vec<String>>,
     pub(super) timers: RawTimers,
     pub(super) max_attempts: Option<u32>,
+    pub(super) attempts: RawAttempts,
+    pub(super) quarantine_after: Option<u32>,
+    pub(super) placement: Option<Placement>,
     pub(super) priority_step: Option<RawDuration>,
     pub(super) limits: RawLimits,
     pub(super) policy: RawPolicy,
@@ -60,7 +66,23 @@ pub(super) struct RawTimers {
     pub(super) completed_retention: Option<RawDuration>,
     pub(super) default_action_timeout: Option<RawDuration>,
     pub(super) maximum_action_timeout: Option<RawDuration>,
+    pub(super) retry_backoff: Option<RawDuration>,
+    pub(super) retry_backoff_max: Option<RawDuration>,
+    pub(super) exhausted_pause: Option<RawDuration>,
+    pub(super) exhausted_pause_max: Option<RawDuration>,
+    pub(super) quarantine: Option<RawDuration>,
+    pub(super) quarantine_max: Option<RawDuration>,
+    pub(super) unschedulable_timeout: Option<RawDuration>,
     pub(super) shutdown_grace: Option<RawDuration>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object: { lost: …, … }")]
+pub(super) struct RawAttempts {
+    pub(super) lost: Option<u32>,
+    pub(super) given_back: Option<u32>,
+    pub(super) reported: Option<u32>,
+    pub(super) exhausted_forgiven: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -71,6 +93,10 @@ pub(super) struct RawLimits {
     pub(super) command_size: Option<RawSize>,
     pub(super) message_size: Option<RawSize>,
     pub(super) streams_per_connection: Option<u32>,
+    pub(super) classes: Option<u32>,
+    pub(super) demands: Option<u32>,
+    pub(super) workers: Option<u32>,
+    pub(super) holds: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -90,15 +116,12 @@ pub(super) struct RawWorker {
     pub(super) enabled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) concurrency: Option<u32>,
-    pub(super) platform: BTreeMap<String, OneOrMore>,
+    pub(super) platform: BTreeMap<String, RawPlatformValues>,
+    pub(super) query_timeout: Option<RawDuration>,
     pub(super) dir: Option<PathBuf>,
     pub(super) cache_size: Option<RawSize>,
     pub(super) storage_patience: Option<RawDuration>,
 }
-
-/// A property's value, or its values: one name may be advertised several times.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct OneOrMore(pub(super) Vec<String>);
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, expecting = "an object: { name: …, simple: { … } }")]
@@ -112,32 +135,4 @@ pub(super) struct RawScheduler {
 pub(super) struct RawSimple {
     pub(super) supported_platform_properties: Option<BTreeMap<String, PropertyType>>,
     pub(super) worker_match_logging_interval_s: Option<i64>,
-}
-
-impl<'de> Deserialize<'de> for OneOrMore {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OneOrMoreVisitor)
-    }
-}
-
-struct OneOrMoreVisitor;
-
-impl<'de> serde::de::Visitor<'de> for OneOrMoreVisitor {
-    type Value = OneOrMore;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a value in quotes, or a list of them")
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<OneOrMore, E> {
-        Ok(OneOrMore(vec![value.to_owned()]))
-    }
-
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMore, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = items.next_element()? {
-            values.push(value);
-        }
-        Ok(OneOrMore(values))
-    }
 }

@@ -86,7 +86,7 @@ const FOREIGN: [(&str, &str); 6] = [
     ("retain_completed_for_s", "use timers.completed_retention"),
     ("max_job_retries", "use max_attempts, which counts the first run too"),
     ("max_action_executing_timeout_s", "use timers.maximum_action_timeout"),
-    ("allocation_strategy", "workers that were used least recently come first; leave it out"),
+    ("allocation_strategy", "use placement; \"spread\" takes the host that was used least recently"),
 ];
 
 impl fmt::Display for Refusal {

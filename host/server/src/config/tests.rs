@@ -9,6 +9,10 @@ fn refused(text: &str) -> String {
     Config::parse(text, "p.json5").expect_err("must be refused").to_string()
 }
 
+fn listed(values: &[&str]) -> PlatformValues {
+    PlatformValues::Listed(values.iter().map(|value| (*value).to_owned()).collect())
+}
+
 #[test]
 fn the_defaults_need_no_file() {
     let config = Config::default();
@@ -35,18 +39,20 @@ fn an_empty_file_differs_from_none_in_one_thing() {
 #[test]
 fn every_key_is_read() {
     let text = r#"{
-        listen: "0.0.0.0:1", state_dir: "/s", unknown_property: "queue", host_key: ["node"], max_attempts: 1,
+        listen: "0.0.0.0:1", state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"], max_attempts: 5, placement: "best_fit",
+        attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0,
         priority_step: "1m", worker_match_logging_interval_s: -1,
         supported_platform_properties: { a: "exact", b: "minimum", "c d": "priority", e: "ignore" },
         storage: { embedded: { max_size: "1GiB", action_cache_entries: 5, small_blob_cache: "1kB" } },
         timers: { heartbeat: "1s", idle_poll: "2s", worker_expiry: "3s", abandoned: "4s",
                   completed_retention: "5s", default_action_timeout: "6s", maximum_action_timeout: "7s",
-                  shutdown_grace: "500ms" },
+                  retry_backoff: "0s", retry_backoff_max: "8s", exhausted_pause: "9s", exhausted_pause_max: "10s",
+                  quarantine: "11s", quarantine_max: "12s", unschedulable_timeout: "0s", shutdown_grace: "500ms" },
         limits: { queued_actions: 1, properties_per_action: 2, command_size: "3B", message_size: "4MiB",
-                  streams_per_connection: 5 },
+                  streams_per_connection: 5, classes: 6, demands: 7, workers: 8, holds: 9 },
         policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB" },
-        worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: "64" }, dir: "w", cache_size: "1TB",
-                  storage_patience: "1m" },
+        worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: { query_cmd: "nproc --all" },
+                  "c d": { values: [""] } }, query_timeout: "1m", dir: "w", cache_size: "1TB", storage_patience: "1m" },
     }"#;
     let config = Config::parse(text, "etc/p.json5").unwrap();
     assert_eq!(config.storage.dir, Path::new("/s/storage"));
@@ -55,10 +61,25 @@ fn every_key_is_read() {
     assert_eq!(config.host_key, HostKey::Only(vec!["node".to_owned()]));
     assert_eq!(config.worker_match_logging_interval, None);
     assert_eq!(config.timers.shutdown_grace, Duration::from_millis(500));
+    assert_eq!(config.placement, Placement::BestFit);
+    assert_eq!(config.timers.retry_backoff, Duration::ZERO);
+    assert_eq!(config.timers.quarantine_max, 12 * SECOND);
+    assert_eq!(config.timers.unschedulable_timeout, Duration::ZERO);
+    assert_eq!(
+        (config.attempts.lost_max, config.attempts.given_back_max, config.attempts.reported_max),
+        (1, 2, 5)
+    );
+    assert_eq!((config.attempts.exhausted_forgiven_max, config.quarantine_after), (0, 0));
+    assert_eq!((config.limits.classes_max, config.limits.demands_max), (6, 7));
+    assert_eq!((config.limits.workers_max, config.limits.holds_max), (8, 9));
     assert_eq!(config.limits.command_size_max_bytes, 3);
     assert_eq!(config.policy.config, serde_json::json!({"list": [1, null, -2, 0.5, "x"]}));
     assert_eq!(config.policy.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
-    assert_eq!(config.worker.platform["a"], ["1", "2"]);
+    assert_eq!(config.worker.platform["a"], listed(&["1", "2"]));
+    assert_eq!(config.worker.platform["c d"], listed(&[""]));
+    let PlatformValues::Queried(query) = &config.worker.platform["b"] else { panic!("no query") };
+    assert_eq!((query.key(), query.command()), ("b", "nproc --all"));
+    assert_eq!(config.worker.query_timeout, 60 * SECOND);
     assert_eq!(config.worker.storage_patience, 60 * SECOND);
     assert_eq!(config.policy.deadline, 9 * SECOND);
     assert_eq!(config.worker.dir, Path::new("etc/w"));
@@ -71,6 +92,9 @@ fn what_is_printed_says_the_same_when_read() {
         "{}",
         "{host_key: ['a'], worker_match_logging_interval_s: 0, priority_step: '0s', worker: {platform: {ISA: 'x'}}}",
         "{policy: {file: '/p.wasm', memory: '1000B'}, timers: {heartbeat: '1500ms'}}",
+        "{worker: {platform: {ISA: [], Arch: {values: ['b', '']}, cpu_count: {query_cmd: \"sh -c 'nproc'\"}}}}",
+        "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
+        "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0}",
     ] {
         let config = Config::parse(text, "/etc/p.json5").unwrap();
         let printed = config.to_json().to_string();
@@ -124,7 +148,8 @@ fn an_unknown_key_names_its_place_and_the_nearest() {
         error,
         "p.json5:3:2: timers.heartbeet: unknown key \"heartbeet\"; did you mean \"heartbeat\"?; known here: heartbeat, \
          idle_poll, worker_expiry, abandoned, completed_retention, default_action_timeout, maximum_action_timeout, \
-         shutdown_grace\n  3 |  heartbeet: \"10s\",\n    |  ^"
+         retry_backoff, retry_backoff_max, exhausted_pause, exhausted_pause_max, quarantine, quarantine_max, \
+         unschedulable_timeout, shutdown_grace\n  3 |  heartbeet: \"10s\",\n    |  ^"
     );
 }
 
@@ -163,7 +188,7 @@ fn all_problems_are_told_at_once_in_the_order_of_the_file() {
         "expected one of the words",
         "expected a string, found integer `7`",
         "expected an object: { queued_actions: …, … }, found sequence",
-        "expected a value in quotes, or a list of them, found boolean `true`",
+        "expected a value in quotes, a list of them, { values: […] } or { query_cmd: \"…\" }, found boolean `true`",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
@@ -213,6 +238,68 @@ fn contradictions_are_told_together() {
 }
 
 #[test]
+fn budgets_are_no_larger_than_their_sum_and_follow_it() {
+    let config = Config::parse("{max_attempts: 7, attempts: {reported: 2}}", "p.json5").unwrap();
+    assert_eq!((config.attempts.lost_max, config.attempts.reported_max), (7, 2));
+    let error = refused("{attempts: {lost: 4, given_back: 0, exhausted_forgiven: -1}}");
+    assert!(error.contains("attempts.exhausted_forgiven: expected u32, found integer `-1`"), "{error}");
+    let error = refused("{attempts: {lost: 4, given_back: 0}}");
+    assert!(error.contains("1:19: attempts.lost: is 4, but max_attempts is 3"), "{error}");
+    assert!(error.contains("attempts.given_back: must not be 0"), "{error}");
+}
+
+#[test]
+fn a_time_that_grows_has_an_end_above_its_start() {
+    for (key, longest) in [
+        ("retry_backoff", "retry_backoff_max"),
+        ("exhausted_pause", "exhausted_pause_max"),
+        ("quarantine", "quarantine_max"),
+    ] {
+        let error = refused(&format!("{{timers: {{{key}: '1h', {longest}: '1s'}}}}"));
+        assert!(error.contains(&format!("timers.{key}: {key} is 1h and {longest} is 1s: ")), "{error}");
+    }
+    assert!(refused("{timers: {quarantine: '0s'}}").contains("timers.quarantine: must not be 0"));
+}
+
+#[test]
+fn whole_lists_have_no_use_for_types() {
+    let config = Config::parse("{matching: 'exact_set', worker: {platform: {any: 'x'}}}", "p.json5").unwrap();
+    assert_eq!(config.matching, Matching::ExactSet);
+    assert!(config.platform_properties.is_empty());
+    assert_eq!(config.unknown_property, UnknownProperty::Ignore);
+    let error = refused(
+        "{matching: 'exact_set', unknown_property: 'queue', supported_platform_properties: {a: 'exact'}}",
+    );
+    assert!(error.contains("1:25: unknown_property: has no effect with matching: \"exact_set\""), "{error}");
+    assert!(error.contains("1:52: supported_platform_properties: has no effect"), "{error}");
+}
+
+#[test]
+fn a_property_is_told_in_one_way_only() {
+    let error = refused(
+        r#"{ worker: { platform: {
+            OSFamily: { values: ["x"], query_cmd: "echo" },
+            ISA: {},
+            Arch: { query_cmd: "echo 'a" },
+            Pool: { query_cmd: " " },
+            cpu_count: { values: ["many"] },
+        } } }"#,
+    );
+    for part in [
+        ":2:23: worker.platform.OSFamily: has both values and query_cmd",
+        ":3:18: worker.platform.ISA: says nothing; give values",
+        "worker.platform.Arch: the platform property \"Arch\" can't be told by the command \"echo 'a\": a quote is not closed",
+        "worker.platform.Pool: the platform property \"Pool\" can't be told by the command \" \": it has no words",
+        "worker.platform.cpu_count: \"cpu_count\" is of type minimum",
+    ] {
+        assert!(error.contains(part), "{part} is missing in\n{error}");
+    }
+    let slip = refused("{worker: {platform: {Pool: {query_command: 'x', values: [1]}}}}");
+    assert!(slip.contains("worker.platform.Pool.query_command: unknown key"), "{slip}");
+    assert!(slip.contains("worker.platform.Pool.values[0]: expected a string"), "{slip}");
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.json5");
@@ -228,8 +315,8 @@ fn flags_win_over_the_file() {
     assert_eq!(config.listen.port(), 2);
     assert_eq!(config.storage.dir, Path::new("here"), "a flag's path starts from the current folder");
     assert!(config.worker.enabled);
-    assert_eq!(config.worker.platform["ISA"], ["c"]);
-    assert_eq!(config.worker.platform["Arch"], ["b"]);
+    assert_eq!(config.worker.platform["ISA"], listed(&["c"]));
+    assert_eq!(config.worker.platform["Arch"], listed(&["b"]));
 }
 
 #[test]
