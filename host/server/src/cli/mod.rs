@@ -25,6 +25,9 @@ pub const EXIT_USAGE: u8 = 64;
 /// What a command ends with when something failed while it ran.
 pub const EXIT_FAILURE: u8 = 1;
 
+/// What a command ends with when the scheduler that it asks does not answer (`EX_UNAVAILABLE` of `sysexits.h`).
+pub const EXIT_UNAVAILABLE: u8 = 69;
+
 /// Schedules remote build execution; decisions are made by Wasm policies that can be swapped under a running build.
 #[derive(Debug, Parser)]
 #[command(name = "pointsman", version, arg_required_else_help = true)]
@@ -76,6 +79,8 @@ enum Failure {
     Usage(String),
     /// What was looked at is not in order.
     Refused(String),
+    /// The scheduler that was to be asked does not answer.
+    Unavailable(String),
     /// It was started, and something failed.
     Run(anyhow::Error),
 }
@@ -122,6 +127,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(Failure::Refused(text)) => {
             eprintln!("{text}");
             ExitCode::from(EXIT_FAILURE)
+        }
+        Err(Failure::Unavailable(text)) => {
+            eprintln!("{text}");
+            ExitCode::from(EXIT_UNAVAILABLE)
         }
         Err(Failure::Run(error)) => {
             tracing::error!("{error:#}");

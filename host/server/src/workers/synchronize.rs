@@ -191,7 +191,9 @@ impl Inner {
                 ));
             }
             PollAnswer::TooManyWorkers => {
-                return Err(Status::resource_exhausted("the scheduler has as many workers as it takes"));
+                return Err(Status::resource_exhausted(
+                    "the scheduler has as many workers as it takes; stop some, or raise limits.workers in its configuration",
+                ));
             }
         })
     }

@@ -1,21 +1,21 @@
 //! Commands that ask or tell a running scheduler: `why`, `plan`, `queue`, `workers`, `drain`, `pause`, `cancel`.
 
-use std::collections::HashMap;
+mod client;
+mod tables;
+
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use pointsman_proto::rev2::platform::Property;
-use pointsman_proto::v1::admin_client::AdminClient;
 use pointsman_proto::v1::cancel_request::Which;
-use pointsman_proto::v1::list_queue_response::Class;
-use pointsman_proto::v1::list_workers_response::Worker;
 use pointsman_proto::v1::{self, Explanation, Hold, hold};
 use serde::Serialize;
-use tonic::transport::{Channel, Endpoint};
+use tonic::Code;
 
 use super::pairs::parse_pair;
 use super::{Failure, Output, print};
+use client::{connect, refused, refused_operation};
 
 /// Where the scheduler is, and how to print.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(super) enum AdminCommand {
         target: Target,
     },
     /// Say what would become of an action with these properties. Exits with 0 if it would run now, 1 if it would wait,
-    /// 2 if it would wait for ever.
+    /// 2 if it would never run or be refused, 69 if no scheduler answers.
     Plan {
         /// A platform property; may be repeated.
         #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
@@ -113,8 +113,6 @@ pub(super) struct CancelWhich {
     like: Option<String>,
 }
 
-type Client = AdminClient<Channel>;
-
 /// Runs a command to its end.
 pub(super) fn run(command: AdminCommand) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -126,14 +124,17 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
         AdminCommand::Why { operation, target } => {
             let mut client = connect(&target).await?;
             let request = v1::ExplainRequest { operation_name: operation };
-            let answer = client.explain(request).await.map_err(refused)?.into_inner();
+            let answer = client.explain(request).await.map_err(refused_operation)?.into_inner();
             show(&target, &answer, |e| e.text.clone())?;
         }
         AdminCommand::Plan { platform, instance_name, pool, size_class, target } => {
             let mut client = connect(&target).await?;
             let platform = platform.into_iter().map(|(name, value)| Property { name, value }).collect();
             let request = v1::PlanRequest { instance_name, platform, pool, size_class };
-            let answer = client.plan(request).await.map_err(refused)?.into_inner();
+            let answer = match client.plan(request).await {
+                Ok(answer) => answer.into_inner(),
+                Err(status) => return plan_refused(status),
+            };
             show(&target, &answer, |e| e.text.clone())?;
             return Ok(ExitCode::from(plan_code(&answer)));
         }
@@ -141,12 +142,12 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
             let mut client = connect(&target).await?;
             let answer =
                 client.list_queue(v1::ListQueueRequest { limit }).await.map_err(refused)?.into_inner();
-            show(&target, &answer, queue_table)?;
+            show(&target, &answer, tables::queue)?;
         }
         AdminCommand::Workers { target } => {
             let mut client = connect(&target).await?;
             let answer = client.list_workers(v1::ListWorkersRequest {}).await.map_err(refused)?.into_inner();
-            show(&target, &answer, |a| workers_table(&a.workers))?;
+            show(&target, &answer, |a| tables::workers(&a.workers))?;
         }
         AdminCommand::Drain(args) => hold(hold::Kind::Drain, args).await?,
         AdminCommand::Pause(args) => hold(hold::Kind::Pause, args).await?,
@@ -158,11 +159,8 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
                 CancelWhich { like, .. } => Which::LikeOperationName(like.unwrap_or_default()),
             };
             let request = v1::CancelRequest { which: Some(which) };
-            let answer = client.cancel(request).await.map_err(refused)?.into_inner();
-            show(&target, &answer, |a| {
-                let names = a.operation_names.iter().map(|n| format!("\n  {n}"));
-                format!("cancelled {} operations{}", a.operation_names.len(), names.collect::<String>())
-            })?;
+            let answer = client.cancel(request).await.map_err(refused_operation)?.into_inner();
+            show(&target, &answer, |a| tables::cancelled(&a.operation_names))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -175,19 +173,9 @@ async fn hold(kind: hold::Kind, args: HoldArgs) -> Result<(), Failure> {
         Hold { kind: kind.into(), worker_id_pattern: pattern.into_iter().collect(), ..Hold::default() };
     let hold = Some(hold);
     if list {
-        let answer = client.list_holds(v1::ListHoldsRequest {}).await.map_err(refused)?.into_inner();
-        show(&target, &answer, |a| {
-            let holds = a.holds.iter().filter(|h| h.kind() == kind);
-            let row = |h: &Hold| {
-                format!(
-                    "{}: {} workers match, {} run something",
-                    id_text(&h.worker_id_pattern),
-                    h.workers,
-                    h.busy
-                )
-            };
-            holds.map(row).collect::<Vec<_>>().join("\n")
-        })
+        let mut answer = client.list_holds(v1::ListHoldsRequest {}).await.map_err(refused)?.into_inner();
+        answer.holds.retain(|held| held.kind() == kind);
+        show(&target, &answer, |a| tables::holds(kind, &a.holds))
     } else if remove {
         let answer = client.remove_hold(v1::RemoveHoldRequest { hold }).await.map_err(refused)?.into_inner();
         show(&target, &answer, |a| a.text.clone())
@@ -195,20 +183,6 @@ async fn hold(kind: hold::Kind, args: HoldArgs) -> Result<(), Failure> {
         let answer = client.add_hold(v1::AddHoldRequest { hold }).await.map_err(refused)?.into_inner();
         show(&target, &answer, |a| a.text.clone())
     }
-}
-
-async fn connect(target: &Target) -> Result<Client, Failure> {
-    let rest = target.server.strip_prefix("grpc://").unwrap_or(&target.server);
-    let url = if rest.contains("://") { rest.to_owned() } else { format!("http://{rest}") };
-    let endpoint = Endpoint::from_shared(url).map_err(|e| {
-        Failure::Usage(format!("--server {}: {e}; give HOST:PORT or grpc://HOST:PORT", target.server))
-    })?;
-    let channel = endpoint.connect().await;
-    Ok(AdminClient::new(channel.with_context(|| format!("no scheduler answers at {}", target.server))?))
-}
-
-fn refused(status: tonic::Status) -> Failure {
-    Failure::Run(anyhow!("{}", status.message()))
 }
 
 fn show<T: Serialize>(target: &Target, answer: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
@@ -219,55 +193,24 @@ fn show<T: Serialize>(target: &Target, answer: &T, table: impl FnOnce(&T) -> Str
     print(&text)
 }
 
+const PLAN_WAITS: u8 = 1;
+const PLAN_NEVER: u8 = 2;
+
 fn plan_code(plan: &Explanation) -> u8 {
     match plan {
-        plan if plan.never => 2,
+        plan if plan.never => PLAN_NEVER,
         plan if plan.reason == "next" => 0,
-        _ => 1,
+        _ => PLAN_WAITS,
     }
 }
 
-fn queue_table(answer: &v1::ListQueueResponse) -> String {
-    let class = |class: &Class| {
-        let why = class.explanation.as_ref().map_or("", |e| &e.text);
-        let asked = class.platform.iter().map(|p| format!("{}={}", p.name, p.value));
-        format!(
-            "{} actions with {{{}}} of instance '{}'\n  {why}\n  for example {}",
-            class.actions,
-            asked.collect::<Vec<_>>().join(", "),
-            class.instance_name,
-            class.operation_names.join(" ")
-        )
-    };
-    let classes = answer.classes.iter().map(class);
-    let total = format!("{} actions queued, {} running", answer.queued, answer.running);
-    classes.chain([total]).collect::<Vec<_>>().join("\n")
-}
-
-fn workers_table(workers: &[Worker]) -> String {
-    let row = |w: &Worker| {
-        let mut state = w.state.clone();
-        for (held, word) in [
-            (w.drained, "drained"),
-            (!w.paused.is_empty(), "paused"),
-            (!w.quarantined.is_empty(), "quarantined"),
-        ] {
-            if held {
-                state = format!("{state}, {word}");
-            }
+/// An action that the scheduler would refuse never runs; a scheduler that does not answer says nothing about it.
+fn plan_refused(status: tonic::Status) -> Result<ExitCode, Failure> {
+    match status.code() {
+        Code::FailedPrecondition | Code::InvalidArgument | Code::ResourceExhausted => {
+            eprintln!("would be refused: {}", status.message());
+            Ok(ExitCode::from(PLAN_NEVER))
         }
-        let amounts = w.amounts.iter().map(|a| format!("{} {}/{}", a.key, a.free, a.total));
-        let free = amounts.collect::<Vec<_>>().join(", ");
-        format!("{}  {state}  {free}  {}", id_text(&w.id), w.operation_name).trim_end().to_owned()
-    };
-    let mut rows: Vec<String> = workers.iter().map(row).collect();
-    rows.sort();
-    rows.push(format!("{} workers", workers.len()));
-    rows.join("\n")
-}
-
-fn id_text(id: &HashMap<String, String>) -> String {
-    let mut entries: Vec<_> = id.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    entries.sort();
-    if entries.is_empty() { "all workers".to_owned() } else { entries.join(" ") }
+        _ => Err(refused(status)),
+    }
 }

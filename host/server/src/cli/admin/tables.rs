@@ -1,0 +1,132 @@
+//! Answers as text.
+
+use std::collections::HashMap;
+
+use pointsman_proto::v1::list_queue_response::Class;
+use pointsman_proto::v1::list_workers_response::Worker;
+use pointsman_proto::v1::{Hold, ListQueueResponse, hold};
+
+pub(super) fn queue(answer: &ListQueueResponse) -> String {
+    let mut blocks: Vec<String> = answer.classes.iter().map(class).collect();
+    let shown: u32 = answer.classes.iter().map(|c| c.actions).sum();
+    if shown < answer.queued {
+        blocks.push(format!("{} more with other requirements: --limit shows them", answer.queued - shown));
+    }
+    blocks.push(format!("{} queued, {} running", actions(answer.queued), answer.running));
+    blocks.join("\n")
+}
+
+fn class(class: &Class) -> String {
+    let why = class.explanation.as_ref().map_or("", |e| &e.text);
+    let asked: Vec<_> = class.platform.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
+    format!(
+        "{} with {{{}}} of instance name '{}'\n  {why}\n  for example {}",
+        actions(class.actions),
+        asked.join(", "),
+        class.instance_name,
+        class.operation_names.join(" ")
+    )
+}
+
+pub(super) fn workers(workers: &[Worker]) -> String {
+    let mut rows: Vec<[String; 5]> = workers.iter().map(row).collect();
+    rows.sort();
+    let mut lines = aligned(&rows);
+    lines.push(match workers.len() {
+        0 => "no worker is known: start one with `pointsman worker --scheduler HOST:PORT`".to_owned(),
+        1 => "1 worker".to_owned(),
+        n => format!("{n} workers"),
+    });
+    lines.join("\n")
+}
+
+/// Its id, what it does, what its host has left, the operation that it executes, and what else it offers.
+fn row(worker: &Worker) -> [String; 5] {
+    let mut state = worker.state.clone();
+    if worker.drained {
+        state.push_str(", drained");
+    }
+    for (word, why) in [("paused", &worker.paused), ("quarantined", &worker.quarantined)] {
+        if !why.is_empty() {
+            state = format!("{state}, {word}: {why}");
+        }
+    }
+    let amounts = worker.amounts.iter().map(|a| format!("{} {}/{}", a.key, a.free, a.total));
+    let free = amounts.collect::<Vec<_>>().join(", ");
+    let counted = |key: &str| worker.amounts.iter().any(|a| a.key == key);
+    let others =
+        worker.platform.iter().filter(|p| !counted(&p.name)).map(|p| format!("{}={}", p.name, p.value));
+    [id(&worker.id), state, free, worker.operation_name.clone(), others.collect::<Vec<_>>().join(", ")]
+}
+
+/// Rows whose columns begin below one another.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+pub(super) fn holds(kind: hold::Kind, holds: &[Hold]) -> String {
+    if holds.is_empty() {
+        let held = if kind == hold::Kind::Pause { "paused" } else { "drained" };
+        return format!("nothing is {held}");
+    }
+    let row = |h: &Hold| {
+        [
+            id(&h.worker_id_pattern),
+            format!("for {}", humantime::format_duration(std::time::Duration::from_secs(h.age_ms / 1000))),
+            format!("matches {}", count(h.workers, "worker")),
+            format!("{} run something", h.busy),
+        ]
+    };
+    let mut rows: Vec<_> = holds.iter().map(row).collect();
+    rows.sort();
+    aligned(&rows).join("\n")
+}
+
+pub(super) fn cancelled(names: &[String]) -> String {
+    let total = u32::try_from(names.len()).unwrap_or(u32::MAX);
+    let names = names.iter().map(|n| format!("\n  {n}"));
+    format!("cancelled {}{}", count(total, "operation"), names.collect::<String>())
+}
+
+fn actions(n: u32) -> String {
+    count(n, "action")
+}
+
+fn count(n: u32, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn id(id: &HashMap<String, String>) -> String {
+    let mut entries: Vec<_> = id.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    entries.sort();
+    if entries.is_empty() { "all workers".to_owned() } else { entries.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_begin_below_one_another() {
+        let rows = [["a".to_owned(), "b".to_owned()], ["longer".to_owned(), String::new()]];
+        assert_eq!(aligned(&rows), ["a       b", "longer"]);
+    }
+
+    #[test]
+    fn what_the_limit_cuts_off_is_counted() {
+        let classes = vec![Class { actions: 2, ..Class::default() }];
+        let text = queue(&ListQueueResponse { classes, queued: 5, running: 1 });
+        assert!(
+            text.ends_with(
+                "\n3 more with other requirements: --limit shows them\n5 actions queued, 1 running"
+            ),
+            "{text}"
+        );
+    }
+}
