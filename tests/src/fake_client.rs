@@ -65,6 +65,11 @@ impl FakeClient {
         Self { metadata: Some(MetadataValue::from_bytes(&metadata.encode_to_vec())), ..self }
     }
 
+    /// The same client on another connection.
+    pub fn over(&self, channel: Channel) -> Self {
+        Self { channel, ..self.clone() }
+    }
+
     /// The instance name of its calls.
     pub fn instance_name(&self) -> &str {
         &self.instance_name

@@ -1,6 +1,6 @@
 //! The load generator measures what it says.
 #![allow(clippy::unwrap_used)]
-use pointsman_tests::load::{Row, Server, Settings, json, measure};
+use pointsman_tests::load::{Group, Row, Server, Settings, json, measure};
 use std::{path::Path, process::Command, time::Duration};
 
 const LOADGEN: &str = env!("CARGO_BIN_EXE_loadgen");
@@ -14,7 +14,7 @@ fn settings() -> Settings {
         window: Duration::from_millis(600),
         warm_up: Duration::from_millis(200),
         actions: 20,
-        platform: vec![("OSFamily".into(), "linux".into())],
+        ..Settings::default()
     }
 }
 
@@ -28,8 +28,12 @@ async fn echo_under_load() {
         assert!(actions >= 8, "only {actions} actions");
         assert!(per_action.contains(&measured.updates.div_ceil(actions)), "{} updates", measured.updates);
         assert!(measured.server_cpu > Duration::ZERO && measured.window >= settings().window);
-        let value = json(&settings(), &[Row { server: "echo".into(), measurement: measured }]);
-        assert!(value["servers"][0]["actions_per_second"].as_f64().unwrap() > 10.0, "{value}");
+        let row = Row { name: "echo".into(), settings: settings(), measurement: measured, aims: vec![] };
+        let value = json(&[Group { title: String::new(), rows: vec![row] }]);
+        let row = &value["groups"][0]["rows"][0];
+        assert!(row["actions_per_second"].as_f64().unwrap() > 10.0, "{value}");
+        let (assigned, ended) = (&row["assigned_p50_ms"], &row["latency_p50_ms"]);
+        assert!(assigned.as_f64().unwrap() > 0.0 && assigned.as_f64() < ended.as_f64(), "{value}");
     }
 }
 
@@ -49,10 +53,11 @@ fn one_command_prints_a_table_and_writes_figures() {
     let out = Command::new(LOADGEN).args(arguments).arg(&file).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    assert!(text.contains("server CPU us/action") && text.contains("\necho "), "{text}");
+    assert!(text.contains("server CPU us/action") && text.contains("\n  echo "), "{text}");
     let figures: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-    assert_eq!(figures["clients"], 1);
-    assert!(figures["servers"][0]["latency_p50_ms"].as_f64().unwrap() > 0.0, "{figures}");
+    let row = &figures["groups"][0]["rows"][0];
+    assert_eq!(row["clients"], 1);
+    assert!(row["latency_p50_ms"].as_f64().unwrap() > 0.0, "{figures}");
 }
 
 #[test]
@@ -60,4 +65,29 @@ fn a_missing_server_is_named() {
     let out = Command::new(LOADGEN).args(["--server", "/nowhere/pointsman"]).output().unwrap();
     let text = String::from_utf8(out.stderr).unwrap();
     assert!(!out.status.success() && text.contains("no server at /nowhere/pointsman"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_wait_cost_memory_and_slots_are_used() {
+    let server = Server::echo(Path::new(LOADGEN), &[]).await.unwrap();
+    let waiting = Settings { hosts: 0, clients: 0, unmatched: 500, unmatched_classes: 3, ..settings() };
+    let measured = measure(&server, &waiting).await.unwrap();
+    assert_eq!(measured.actions(), 0);
+    assert!(measured.bytes_per_waiting > 100.0, "{} bytes", measured.bytes_per_waiting);
+    server.kill().await.unwrap();
+
+    let server = Server::echo(Path::new(LOADGEN), &[]).await.unwrap();
+    let busy = Settings { action_time: Duration::from_millis(50), ..settings() };
+    let measured = measure(&server, &busy).await.unwrap();
+    server.kill().await.unwrap();
+    // Four slots for 600 ms: 48 actions of 50 ms, and none sooner than it can be.
+    assert!((4..=60).contains(&measured.actions()), "{} actions", measured.actions());
+    assert!(measured.latency.min() >= 50_000_000, "{} ns", measured.latency.min());
+}
+
+#[test]
+fn a_group_that_is_not_there_is_refused_with_those_that_are() {
+    let out = Command::new(LOADGEN).args(["suite", "--only", "speed"]).output().unwrap();
+    let text = String::from_utf8(out.stderr).unwrap();
+    assert!(!out.status.success() && text.contains("no group \"speed\": there are throughput, "), "{text}");
 }

@@ -1,17 +1,9 @@
 //! Measures a scheduler against a server that only echoes: `loadgen` runs both, one after the other, each as
-//! a process of its own, and prints a table.
+//! a process of its own, and prints a table; `loadgen suite` measures all that the project promises about speed.
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pointsman_tests::load::{self, Row, Server, Settings};
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    io::Write as _,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use pointsman_tests::load::{self, Group, Kind, Plan, PlannedGroup, Row, Server, Settings};
+use std::{env, ffi::OsString, fs, io::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// The server's allocator, so that the echo server has it too and the comparison is one of what servers do.
 #[global_allocator]
@@ -38,6 +30,44 @@ enum Command {
         #[arg(long, default_value = "current")]
         updates: EchoUpdates,
     },
+    /// Measure everything that is promised about speed, and print one table
+    Suite(Suite),
+}
+
+#[derive(Debug, Args)]
+struct Suite {
+    /// Only the group of this key; may be repeated (throughput, one, depth, fleet, fleet-pools, both, busy,
+    /// one-slot, memory)
+    #[arg(long)]
+    only: Vec<String>,
+    /// Seconds to measure each row
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Seconds before that
+    #[arg(long, default_value_t = 1.0)]
+    warmup: f64,
+    /// Measure each group so many times, and show of each row the run with the median processor time
+    #[arg(long, default_value_t = 1)]
+    repeat: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What both ways of measuring know.
+#[derive(Debug, Args)]
+struct Common {
+    /// The server's binary; the default is `pointsman` beside this program
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// One more argument for the server; may be repeated
+    #[arg(long, allow_hyphen_values = true)]
+    server_arg: Vec<OsString>,
+    /// What the echo server tells its clients
+    #[arg(long, default_value = "current")]
+    echo_updates: EchoUpdates,
+    /// Also write the figures to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -77,21 +107,32 @@ struct Load {
     /// Platform property of actions and workers, as NAME=VALUE; may be repeated
     #[arg(long, value_parser = property, default_value = "OSFamily=linux")]
     platform: Vec<(String, String)>,
-    /// The server's binary; the default is `pointsman` beside this program
+    /// HTTP/2 connections that the hosts share [default: one each, 64 at most]
     #[arg(long)]
-    server: Option<PathBuf>,
-    /// One more argument for the server; may be repeated
-    #[arg(long, allow_hyphen_values = true)]
-    server_arg: Vec<OsString>,
-    /// What the echo server tells its clients
-    #[arg(long, default_value = "current")]
-    echo_updates: EchoUpdates,
+    worker_connections: Option<usize>,
+    /// Spread hosts and actions over so many pools
+    #[arg(long, default_value_t = 0)]
+    pools: usize,
+    /// Further workers, in as many pools, which no action asks for
+    #[arg(long, default_value_t = 0)]
+    idle_workers: usize,
+    /// Actions queued before that no worker can run
+    #[arg(long, default_value_t = 0)]
+    unmatched: usize,
+    /// How many different pools those ask for
+    #[arg(long, default_value_t = 100)]
+    unmatched_classes: usize,
+    /// Milliseconds that each action executes
+    #[arg(long, default_value_t = 0)]
+    action_ms: u64,
+    /// That many execution slots: overrides --workers, with --threads each
+    #[arg(long)]
+    slots: Option<usize>,
     /// Measure the echo server only
     #[arg(long)]
     echo_only: bool,
-    /// Also write the figures to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn property(text: &str) -> Result<(String, String), String> {
@@ -104,11 +145,15 @@ fn property(text: &str) -> Result<(String, String), String> {
 #[tokio::main]
 async fn main() -> Result<()> {
     let cli = Cli::parse();
-    if let Some(Command::Echo { listen, updates }) = cli.command {
-        return echo(listen, updates).await;
-    }
+    let work = async {
+        match &cli.command {
+            Some(Command::Echo { listen, updates }) => echo(*listen, *updates).await,
+            Some(Command::Suite(suite)) => suite.run().await,
+            None => cli.load.compare().await,
+        }
+    };
     tokio::select! {
-        result = compare(&cli.load) => result,
+        result = work => result,
         // Leaving this way drops the server, which kills its process.
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
     }
@@ -134,23 +179,100 @@ async fn echo(listen: SocketAddr, updates: EchoUpdates) -> Result<()> {
     }
 }
 
+fn seconds(value: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(value).with_context(|| format!("{value} seconds"))
+}
+
 impl Load {
     fn settings(&self) -> Result<Settings> {
-        if self.workers == 0 || self.threads == 0 || self.clients == 0 || self.connections == 0 {
+        let hosts = match self.slots {
+            Some(slots) if self.threads > 0 => slots.div_ceil(self.threads),
+            _ => self.workers,
+        };
+        if hosts == 0 || self.threads == 0 || self.clients == 0 || self.connections == 0 {
             bail!("workers, threads, clients and connections have to be 1 or more");
         }
-        let seconds = |s| Duration::try_from_secs_f64(s).with_context(|| format!("{s} seconds"));
         let clients = if self.one { 1 } else { self.clients };
         Ok(Settings {
-            hosts: self.workers,
+            hosts,
             threads: self.threads,
+            worker_connections: self.worker_connections.unwrap_or(64).clamp(1, hosts),
             clients,
             connections: self.connections.min(clients),
             window: seconds(self.seconds)?,
             warm_up: seconds(self.warmup)?,
             actions: self.actions_unique,
             platform: self.platform.clone(),
+            pools: self.pools,
+            idle_workers: self.idle_workers,
+            unmatched: self.unmatched,
+            unmatched_classes: self.unmatched_classes,
+            action_time: Duration::from_millis(self.action_ms),
         })
+    }
+
+    async fn compare(&self) -> Result<()> {
+        let settings = self.settings()?;
+        let plan = |name: &str, kind, settings: &Settings| Plan {
+            name: name.to_owned(),
+            kind,
+            settings: settings.clone(),
+            aims: Vec::new(),
+        };
+        // Echo has no notion of what can't run: what waits would go to its workers.
+        let mut plans = vec![plan("echo", Kind::Echo, &settings.without_bystanders())];
+        if !self.echo_only {
+            plans.push(plan("pointsman", Kind::Pointsman, &settings));
+        }
+        let group = PlannedGroup { key: "", title: settings.summary(), plans };
+        self.common.measure(&[group], 1).await
+    }
+}
+
+impl Suite {
+    async fn run(&self) -> Result<()> {
+        let mut groups = load::suite(seconds(self.seconds)?, seconds(self.warmup)?);
+        let keys: Vec<_> = groups.iter().map(|group| group.key).collect();
+        if let Some(unknown) = self.only.iter().find(|key| !keys.contains(&key.as_str())) {
+            bail!("no group {unknown:?}: there are {}", keys.join(", "));
+        }
+        groups.retain(|group| self.only.is_empty() || self.only.iter().any(|key| key == group.key));
+        self.common.measure(&groups, self.repeat.max(1)).await
+    }
+}
+
+impl Common {
+    /// Measures and prints; says on standard error what it is at.
+    async fn measure(&self, planned: &[PlannedGroup], repeat: usize) -> Result<()> {
+        let programs = self.programs(planned)?;
+        let mut groups = Vec::new();
+        for PlannedGroup { title, plans, .. } in planned {
+            let mut runs = vec![Vec::new(); plans.len()];
+            for _ in 0..repeat {
+                for (plan, runs) in plans.iter().zip(&mut runs) {
+                    writeln!(std::io::stderr(), "{title}: {}", plan.name)?;
+                    runs.push(self.row(&programs, plan).await?);
+                }
+            }
+            groups.push(Group { title: title.clone(), rows: runs.into_iter().filter_map(median).collect() });
+        }
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&load::json(&groups))?;
+            fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        write!(std::io::stdout(), "{}", load::table(&groups)).context("cannot print the table")
+    }
+
+    async fn row(&self, programs: &Programs, plan: &Plan) -> Result<Row> {
+        let Plan { name, kind, settings, aims } = plan;
+        let server = match kind {
+            Kind::Echo => Server::echo(&programs.own, &self.echo_arguments()).await?,
+            Kind::Pointsman => Server::pointsman(&programs.server, settings, &self.server_arg).await?,
+        };
+        let measurement =
+            load::measure(&server, settings).await.with_context(|| format!("measuring {name}"))?;
+        server.kill().await?;
+        Ok(Row { name: name.clone(), settings: settings.clone(), measurement, aims: aims.clone() })
     }
 
     fn echo_arguments(&self) -> Vec<OsString> {
@@ -161,37 +283,31 @@ impl Load {
         vec!["--updates".into(), updates.into()]
     }
 
-    fn server(&self, own: &Path) -> Result<PathBuf> {
-        let path = self.server.clone().unwrap_or_else(|| own.with_file_name("pointsman"));
-        if !path.is_file() {
+    fn programs(&self, planned: &[PlannedGroup]) -> Result<Programs> {
+        let own = env::current_exe().context("cannot tell where this program is")?;
+        let server = self.server.clone().unwrap_or_else(|| own.with_file_name("pointsman"));
+        let needed = planned.iter().flat_map(|g| &g.plans).any(|p| p.kind == Kind::Pointsman);
+        if needed && !server.is_file() {
             bail!(
                 "no server at {}: build it first, name it with --server, or measure with --echo-only",
-                path.display()
+                server.display()
             );
         }
-        Ok(path)
+        Ok(Programs { own, server })
     }
 }
 
-async fn compare(load: &Load) -> Result<()> {
-    let settings = load.settings()?;
-    let own = env::current_exe().context("cannot tell where this program is")?;
-    let program = if load.echo_only { None } else { Some(load.server(&own)?) };
-
-    let mut rows = vec![measure("echo", Server::echo(&own, &load.echo_arguments()).await?, &settings).await?];
-    if let Some(program) = program {
-        let server = Server::pointsman(&program, &load.server_arg).await?;
-        rows.push(measure("pointsman", server, &settings).await?);
-    }
-    if let Some(path) = &load.json {
-        let text = serde_json::to_string_pretty(&load::json(&settings, &rows))?;
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    write!(std::io::stdout(), "{}", load::table(&settings, &rows)).context("cannot print the table")
+struct Programs {
+    own: PathBuf,
+    server: PathBuf,
 }
 
-async fn measure(name: &str, server: Server, settings: &Settings) -> Result<Row> {
-    let measurement = load::measure(&server, settings).await.with_context(|| format!("measuring {name}"))?;
-    server.kill().await?;
-    Ok(Row { server: name.to_owned(), measurement })
+/// The run in the middle by processor time per action.
+fn median(mut runs: Vec<Row>) -> Option<Row> {
+    runs.sort_by(|a, b| {
+        let cost = |row: &Row| row.measurement.server_cpu.as_secs_f64() / row.measurement.actions() as f64;
+        cost(a).total_cmp(&cost(b))
+    });
+    let middle = runs.len() / 2;
+    runs.into_iter().nth(middle)
 }

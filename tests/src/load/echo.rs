@@ -18,6 +18,9 @@ use services::Blobs;
 use std::{net::SocketAddr, sync::Arc};
 use tonic::transport::Server;
 
+/// As many as the scheduler allows, so that clients don't hold calls back.
+const STREAMS_PER_CONNECTION: u32 = 20_000;
+
 /// Serves until `stop` is ready.
 ///
 /// # Errors
@@ -31,6 +34,7 @@ pub async fn serve(
     let executions = Arc::new(Executions::new(Arc::clone(&blobs), updates));
     Server::builder()
         .tcp_nodelay(true)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .add_service(ExecutionServer::from_arc(Arc::clone(&executions)))
         .add_service(OperationQueueServer::from_arc(executions))
         .add_service(ContentAddressableStorageServer::from_arc(Arc::clone(&blobs)))

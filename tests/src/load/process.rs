@@ -1,4 +1,4 @@
-//! Processor time of a process.
+//! Processor time and memory of a process.
 use anyhow::{Context as _, Result};
 use std::{fs, time::Duration};
 
@@ -32,6 +32,19 @@ impl CpuClock {
     }
 }
 
+/// Resident memory of a process.
+pub(super) fn resident_bytes(id: u32) -> Result<u64> {
+    let path = format!("/proc/{id}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    resident(&status).with_context(|| format!("no VmRSS in {path}"))
+}
+
+/// The kernel counts it in KiB, which it calls kB.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
 /// Fields 14 and 15, counted from 1: `utime` and `stime`. The second field is a name in parentheses that may
 /// itself hold blanks and parentheses.
 fn ticks(stat: &str) -> Option<u32> {
@@ -50,6 +63,12 @@ mod tests {
     fn finds_times_after_an_odd_name() {
         assert_eq!(ticks("17 (a ) b) S 1 17 17 0 -1 4194560 9 8 7 6 120 34 0 0 20 0 1"), Some(154));
         assert_eq!(ticks("17 (a) S 1"), None);
+    }
+
+    #[test]
+    fn finds_the_resident_memory() {
+        assert_eq!(resident("VmHWM:\t 9 kB\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
+        assert!(resident_bytes(std::process::id()).unwrap() > 1 << 20);
     }
 
     #[test]

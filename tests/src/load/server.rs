@@ -1,9 +1,11 @@
 //! A server under test as a child process.
-use super::CpuClock;
+use super::{CpuClock, Settings, process::resident_bytes, settings::POOL_KEY};
 use crate::fake_client::FakeClient;
 use anyhow::{Context as _, Result, bail};
 use pointsman_proto::rev2::GetCapabilitiesRequest;
+use serde_json::json;
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs::{self, File},
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -37,29 +39,38 @@ impl Server {
     /// # Errors
     /// When it cannot be started, or does not answer within a minute.
     pub async fn echo(program: &Path, arguments: &[OsString]) -> Result<Self> {
-        Self::start(program, |_| vec!["echo".into()], arguments).await
+        Self::start(program, |_| Ok(vec!["echo".into()]), arguments).await
     }
 
-    /// Starts Pointsman: `program serve --storage-dir DIR --listen ADDRESS`, with an empty folder.
+    /// Starts Pointsman: `program serve --storage-dir DIR --listen ADDRESS`, with an empty folder. It has a
+    /// configuration file only if the measurement needs pools, or more of something than it allows.
     ///
     /// # Errors
     /// As [`Server::echo`].
-    pub async fn pointsman(program: &Path, arguments: &[OsString]) -> Result<Self> {
-        let serve =
-            |folder: &Path| vec!["serve".into(), "--storage-dir".into(), folder.join("storage").into()];
+    pub async fn pointsman(program: &Path, settings: &Settings, arguments: &[OsString]) -> Result<Self> {
+        let config = settings.needs_pools().then(|| config(settings));
+        let serve = |folder: &Path| {
+            let mut first = vec!["serve".into(), "--storage-dir".into(), folder.join("storage").into()];
+            if let Some(config) = config {
+                let file = folder.join("pointsman.json5");
+                fs::write(&file, config).context("cannot write the server's configuration")?;
+                first.extend(["--config".into(), file.into()]);
+            }
+            Ok(first)
+        };
         Self::start(program, serve, arguments).await
     }
 
     async fn start(
         program: &Path,
-        first: impl FnOnce(&Path) -> Vec<OsString>,
+        first: impl FnOnce(&Path) -> Result<Vec<OsString>>,
         arguments: &[OsString],
     ) -> Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
         let log = File::create(log(folder.path())).context("cannot make a log for the server")?;
         let address = free_address()?;
         let mut command = Command::new(program);
-        command.args(first(folder.path())).arg("--listen").arg(address.to_string()).args(arguments);
+        command.args(first(folder.path())?).arg("--listen").arg(address.to_string()).args(arguments);
         // The echo server ends when its input does, even if we are killed.
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
         let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
@@ -80,6 +91,14 @@ impl Server {
     pub fn cpu_clock(&self) -> Result<CpuClock> {
         let id = self.child.id().context("the server has ended")?;
         Ok(CpuClock::new(&id.to_string()))
+    }
+
+    /// Memory that it has at present, in bytes.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        resident_bytes(self.child.id().context("the server has ended")?)
     }
 
     /// The last lines of what it printed.
@@ -123,6 +142,21 @@ impl Server {
         client.capabilities().get_capabilities(GetCapabilitiesRequest::default()).await?;
         Ok(())
     }
+}
+
+/// Knows the key that spreads workers and actions over pools, and those of the default configuration that
+/// `--platform` may name.
+fn config(settings: &Settings) -> String {
+    let queued = settings.unmatched + settings.clients + 1000;
+    let mut kinds: BTreeMap<_, _> =
+        settings.platform.iter().map(|(name, _)| (name.as_str(), "priority")).collect();
+    kinds.insert(POOL_KEY, "exact");
+    json!({
+        "supported_platform_properties": kinds,
+        "unknown_property": "reject",
+        "limits": { "queued_actions": queued },
+    })
+    .to_string()
 }
 
 fn log(folder: &Path) -> std::path::PathBuf {
