@@ -3,6 +3,9 @@ use prost::{DecodeError, Message, Name};
 use prost_types::Any;
 use std::{error::Error, fmt};
 
+/// Where all type URLs begin; whatever it names is never fetched.
+const PREFIX: &str = "type.googleapis.com/";
+
 /// Wraps a message under the type URL `type.googleapis.com/FULL.NAME`, which all REv2 clients expect.
 ///
 /// ```
@@ -14,7 +17,15 @@ use std::{error::Error, fmt};
 /// # Ok::<(), pointsman_proto::UnpackError>(())
 /// ```
 pub fn pack<M: Message + Name>(message: &M) -> Any {
-    Any { type_url: format!("type.googleapis.com/{}", M::full_name()), value: message.encode_to_vec() }
+    pack_encoded::<M>(message.encode_to_vec())
+}
+
+/// Like [`pack`], for a message that is encoded already.
+pub fn pack_encoded<M: Name>(message: Vec<u8>) -> Any {
+    // Not `format!` with `full_name`: it takes three allocations where one will do.
+    let mut type_url = String::with_capacity(PREFIX.len() + M::PACKAGE.len() + 1 + M::NAME.len());
+    type_url.extend([PREFIX, M::PACKAGE, ".", M::NAME]);
+    Any { type_url, value: message }
 }
 
 /// Takes a message out of an `Any`. Only what follows the last slash of the type URL counts, as the

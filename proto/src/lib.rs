@@ -6,7 +6,7 @@
 
 mod any;
 
-pub use any::{UnpackError, pack, unpack};
+pub use any::{UnpackError, pack, pack_encoded, unpack};
 pub use generated::{
     build::bazel::{remote::execution::v2 as rev2, semver},
     buildbarn::{remoteworker, resourceusage},

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Driver, Payload};
+use crate::driver::{Driver, Payload, Shown};
 use crate::routing::{self, Router};
 
 /// Actions between two rests.
@@ -53,8 +53,9 @@ fn again(driver: &Driver, router: &Router, task: pointsman_scheduler::ids::TaskI
     let facts = Arc::new(routing::facts_again(&payload.facts));
     match router.route(&facts) {
         Ok(routed) => {
-            let action = routing::routed_action(&payload.action, &routed);
-            let payload = Payload { action, decision: routed.decision, ..payload.clone() };
+            let action = routing::routed_action(payload.action.clone(), &routed);
+            let shown = Arc::new(Shown { decision: routed.decision, ..(*payload.shown).clone() });
+            let payload = Payload { action, shown, ..payload.clone() };
             driver.reroute(task, routed.route, routed.asked, payload);
         }
         Err(status) => driver.refuse(task, status.message()),

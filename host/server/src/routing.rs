@@ -164,7 +164,7 @@ impl Router {
 }
 
 /// The action with the platform and the timeout that were decided.
-pub fn routed_action(action: &Action, routed: &Routed) -> Action {
+pub fn routed_action(action: Action, routed: &Routed) -> Action {
     let properties = routed
         .route
         .platform
@@ -174,13 +174,10 @@ pub fn routed_action(action: &Action, routed: &Routed) -> Action {
         platform: Some(Platform { properties: properties.collect() }),
         // Workers are always told one: Buildbarn's refuse an action without.
         timeout: prost_types::Duration::try_from(routed.timeout).ok(),
-        ..detached(action)
+        // A copy: it would keep the whole buffer that the message came in.
+        salt: bytes::Bytes::copy_from_slice(&action.salt),
+        ..action
     }
-}
-
-/// A copy that shares no memory with the network buffer which the message came in.
-fn detached(action: &Action) -> Action {
-    Action { salt: bytes::Bytes::copy_from_slice(&action.salt), ..action.clone() }
 }
 
 /// The facts of an action that has arrived.

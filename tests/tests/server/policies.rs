@@ -59,7 +59,7 @@ async fn a_new_version_routes_what_is_queued_too() {
     within(async {
         // The queue is decided anew in the background.
         while server.server.driver.queued_after(None, 1).iter().all(|(_, _, p)| {
-            unpack::<v1::RoutingDecision>(&p.decision).unwrap().policy_digest == before.policy_digest
+            unpack::<v1::RoutingDecision>(&p.shown.decision).unwrap().policy_digest == before.policy_digest
         }) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

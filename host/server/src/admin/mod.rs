@@ -196,5 +196,9 @@ fn explained(
     name: String,
 ) -> v1::Explanation {
     // Whoever made the decision packed it as what it is.
-    v1::Explanation { operation_name: name, decision: unpack(&payload.decision).ok(), ..explanation(found) }
+    v1::Explanation {
+        operation_name: name,
+        decision: unpack(&payload.shown.decision).ok(),
+        ..explanation(found)
+    }
 }

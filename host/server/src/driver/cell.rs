@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use futures_util::Stream;
 use pointsman_proto::longrunning::Operation;
 use pointsman_scheduler::ids::OperationId;
+use smallvec::SmallVec;
 use tonic::Status;
 
 use super::Driver;
@@ -26,7 +27,8 @@ struct State {
     snapshot: Option<Snapshot>,
     /// The server stops: streams end, the operation goes on.
     closing: bool,
-    wakers: Vec<Waker>,
+    /// Most operations have one watcher.
+    wakers: SmallVec<[Waker; 1]>,
 }
 
 impl Cell {

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use cell::Cell;
 pub use cell::OperationStream;
 pub use clock::{Clock, timestamp};
-pub use payload::{Payload, cached, done_at_once, failed};
+pub use payload::{Payload, Shown, cached, done_at_once, failed};
 use payload::{Progress, Snapshot};
 
 /// Owns the core.
@@ -120,7 +120,7 @@ pub struct WorkerCall {
 /// What is delivered without the lock.
 #[derive(Debug)]
 enum Delivery {
-    Show { cell: Arc<Cell>, sequence: u64, name: Arc<str>, payload: Arc<Payload>, what: What },
+    Show { cell: Arc<Cell>, sequence: u64, name: Arc<str>, shown: Arc<Shown>, what: What },
     Answer(oneshot::Sender<PollAnswer>, PollAnswer),
     Log { host: Arc<str>, news: HostNews },
 }
@@ -224,7 +224,8 @@ impl Driver {
     /// A bound is reached.
     pub fn submit(self: &Arc<Self>, submission: Submission) -> Result<OperationStream, Refusal> {
         let Submission { digest, payload, route, asked } = submission;
-        let name: Arc<str> = uuid::Uuid::new_v4().to_string().into();
+        let mut name = uuid::Uuid::encode_buffer();
+        let name: Arc<str> = (&*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut name)).into();
         let instance = payload.instance_name.clone();
         let submit = Event::Submit(Submit { name, instance, digest, route, asked });
         let accepted = self.step(submit, None, |core, effects| {
@@ -511,9 +512,9 @@ impl Core {
 
     fn show(&self, operation: OperationId, task: TaskId, sequence: u64, what: What) -> Option<Delivery> {
         let cell = self.cells.get(operation)?.clone();
-        let payload = self.payloads.get(task)?.clone();
+        let shown = self.payloads.get(task)?.shown.clone();
         let name = self.scheduler.operation_by_id(operation)?.name.clone();
-        Some(Delivery::Show { cell, sequence, name, payload, what })
+        Some(Delivery::Show { cell, sequence, name, shown, what })
     }
 }
 
@@ -534,7 +535,7 @@ fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) 
                 // Its caller may have gone; the core hears of that from the guard.
                 _ = to.send(answer);
             }
-            Delivery::Show { cell, sequence, name, payload, what } => {
+            Delivery::Show { cell, sequence, name, shown, what } => {
                 let progress = match what {
                     What::Stage(stage) => Progress::Ongoing(stage),
                     What::End(End::Reported) => {
@@ -543,7 +544,7 @@ fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) 
                     }
                     What::End(end) => Progress::Done(Arc::new(pack(&ended(&end)))),
                 };
-                cell.show(sequence, Snapshot { name, payload, progress });
+                cell.show(sequence, Snapshot { name, shown, progress });
             }
         }
     }

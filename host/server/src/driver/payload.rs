@@ -7,7 +7,6 @@ use pointsman_proto::longrunning::{Operation, operation};
 use pointsman_proto::rev2::execution_stage;
 use pointsman_proto::rev2::{
     Action, ActionResult, Digest, ExecuteOperationMetadata, ExecuteResponse, ExecutedActionMetadata,
-    RequestMetadata,
 };
 use pointsman_proto::{pack, rpc};
 use pointsman_scheduler::effect::OperationStage;
@@ -16,25 +15,33 @@ use prost_types::{Any, Timestamp};
 /// An accepted action: all that a worker is sent, and all that deciding anew takes.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// As the client sent it; it may not match `action`, whose platform and timeout are the route's.
-    pub action_digest: Digest,
-    /// REv2 `DigestFunction.Value`.
-    pub digest_function: i32,
+    /// What clients see of it. It stays for as long as a finished operation can be asked for; the rest goes with the
+    /// task.
+    pub shown: Arc<Shown>,
     /// As the client sent it.
     pub instance_name: Arc<str>,
     /// With the route's platform and timeout.
     pub action: Action,
-    /// The client's, if it sent any.
-    pub request_metadata: Option<RequestMetadata>,
-    /// Which policy decided what: `pointsman.v1.RoutingDecision`.
-    pub decision: Any,
-    /// When the action arrived.
-    pub queued_timestamp: Timestamp,
+    /// The client's `RequestMetadata` as it sent it, if it did.
+    pub request_metadata: Option<Any>,
     /// What the policy was told.
     pub facts: Arc<ActionFacts>,
 }
 
-impl Payload {
+/// What each state of an operation says of its action.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// As the client sent it; it may not match [`Payload::action`], whose platform and timeout are the route's.
+    pub action_digest: Digest,
+    /// REv2 `DigestFunction.Value`.
+    pub digest_function: i32,
+    /// Which policy decided what: `pointsman.v1.RoutingDecision`.
+    pub decision: Any,
+    /// When the action arrived.
+    pub queued_timestamp: Timestamp,
+}
+
+impl Shown {
     fn metadata(
         &self,
         stage: execution_stage::Value,
@@ -60,7 +67,7 @@ impl Payload {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) name: Arc<str>,
-    pub(crate) payload: Arc<Payload>,
+    pub(crate) shown: Arc<Shown>,
     pub(crate) progress: Progress,
 }
 
@@ -84,16 +91,16 @@ impl Snapshot {
 
     /// The message for clients, with something more to tell.
     pub(crate) fn operation_with(&self, more: Option<Any>) -> Operation {
-        let payload = &self.payload;
+        let shown = &self.shown;
         let metadata = match &self.progress {
             Progress::Ongoing(OperationStage::Queued) => {
-                payload.metadata(execution_stage::Value::Queued, "", more)
+                shown.metadata(execution_stage::Value::Queued, "", more)
             }
             Progress::Ongoing(OperationStage::Executing { host }) => {
-                payload.metadata(execution_stage::Value::Executing, host, more)
+                shown.metadata(execution_stage::Value::Executing, host, more)
             }
             Progress::Done(response) => {
-                let metadata = payload.metadata(execution_stage::Value::Completed, "", more);
+                let metadata = shown.metadata(execution_stage::Value::Completed, "", more);
                 return done(&self.name, &metadata, (**response).clone());
             }
         };

@@ -12,12 +12,13 @@ use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_storage::{Digest, DigestFunction, Storage, StorageError};
 use prost::Message;
+use prost_types::Any;
 use tonic::{Request, Response, Status};
 
 use super::instance_name;
 use super::metadata::request_metadata;
 use super::status;
-use crate::driver::{Driver, Payload, Submission, cached, done_at_once, failed, timestamp};
+use crate::driver::{Driver, Payload, Shown, Submission, cached, done_at_once, failed, timestamp};
 use crate::routing::{self, Arrival, Router};
 
 /// The service.
@@ -63,7 +64,7 @@ impl ExecutionService {
         &self,
         request: &ExecuteRequest,
         digest: &Digest,
-        metadata: Option<rev2::RequestMetadata>,
+        metadata: Option<(rev2::RequestMetadata, Any)>,
     ) -> Result<Submission, NotQueued> {
         let action: Action = self.load("Action", digest, ACTION_MAX_BYTES).await?;
         self.router.check(&action)?;
@@ -84,7 +85,7 @@ impl ExecutionService {
             action: &action,
             priority: request.execution_policy.as_ref().map_or(0, |p| p.priority),
             skip_cache_lookup: request.skip_cache_lookup,
-            metadata: metadata.as_ref(),
+            metadata: metadata.as_ref().map(|(message, _)| message),
             command: command.as_ref(),
         }));
         let routed = self.router.route(&facts)?;
@@ -95,13 +96,15 @@ impl ExecutionService {
                 size_bytes: digest.size_bytes() as i64,
             },
             payload: Payload {
-                action_digest: digest.to_proto(),
-                digest_function: digest.function().to_proto().into(),
                 instance_name: facts.instance_name.clone(),
-                action: routing::routed_action(&action, &routed),
-                request_metadata: metadata,
-                decision: routed.decision,
-                queued_timestamp: timestamp(self.driver.clock().now()),
+                action: routing::routed_action(action, &routed),
+                request_metadata: metadata.map(|(_, packed)| packed),
+                shown: Arc::new(Shown {
+                    action_digest: digest.to_proto(),
+                    digest_function: digest.function().to_proto().into(),
+                    decision: routed.decision,
+                    queued_timestamp: timestamp(self.driver.clock().now()),
+                }),
                 facts,
             },
             route: routed.route,

@@ -1,7 +1,9 @@
 //! RequestMetadata: what clients say of themselves in a header.
 
+use pointsman_proto::pack_encoded;
 use pointsman_proto::rev2::RequestMetadata;
 use prost::Message as _;
+use prost_types::Any;
 use tonic::metadata::MetadataMap;
 
 /// REv2's header, and the one of its predecessor that Pants 2.17 still sends.
@@ -10,9 +12,11 @@ const HEADERS: [&str; 2] = [
     "google.devtools.remoteexecution.v1test.requestmetadata-bin",
 ];
 
-/// Reads the header; what can't be read is as good as absent, since REv2 makes it optional.
-pub fn request_metadata(headers: &MetadataMap) -> Option<RequestMetadata> {
+/// Reads the header, and keeps it as it came for whoever it is passed on to. What can't be read is as good as absent,
+/// since REv2 makes it optional.
+pub fn request_metadata(headers: &MetadataMap) -> Option<(RequestMetadata, Any)> {
     let value = HEADERS.iter().find_map(|h| headers.get_bin(*h))?;
     let bytes = value.to_bytes().ok()?;
-    RequestMetadata::decode(bytes).ok()
+    let metadata = RequestMetadata::decode(&bytes[..]).ok()?;
+    Some((metadata, pack_encoded::<RequestMetadata>(bytes.into())))
 }

@@ -9,7 +9,7 @@ use pointsman_proto::remoteworker::current_state::{self, WorkerState};
 use pointsman_proto::remoteworker::operation_queue_server::OperationQueue;
 use pointsman_proto::remoteworker::{DesiredState, SynchronizeRequest, SynchronizeResponse, desired_state};
 use pointsman_proto::rev2::{self, ExecuteResponse};
-use pointsman_proto::{pack, rpc};
+use pointsman_proto::rpc;
 use pointsman_scheduler::event::{Report, Stage, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_scheduler::properties::Schema;
@@ -34,8 +34,11 @@ struct Inner {
     heartbeat: Duration,
     idle_poll_max: Duration,
     /// What workers are, by identity: typing their properties with every call would be most of a call's cost.
-    specs: Mutex<hashbrown::HashMap<Arc<str>, Arc<WorkerSpec>>>,
+    specs: Mutex<Specs>,
 }
+
+/// By [`key`]: a worker's name and what it is.
+type Specs = hashbrown::HashMap<Vec<u8>, (Arc<str>, Arc<WorkerSpec>)>;
 
 /// So many identities are kept; then all are read anew.
 const SPECS_MAX: usize = 200_000;
@@ -70,7 +73,7 @@ impl OperationQueue for SynchronizeService {
         let (report, response) = report(state)?;
         let suffix_of = spec.instance_name_prefix.clone();
         let call = WorkerCall {
-            wait: inner.idle_poll(&worker),
+            wait: inner.idle_poll(),
             worker,
             spec,
             report,
@@ -85,35 +88,30 @@ impl Inner {
     /// Identity and description of the caller. The same `worker_id` with another prefix, platform or size class is
     /// another worker, as in Buildbarn.
     fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
+        let key = key(request);
+        if let Some(known) = self.specs().get(&key) {
+            return Ok(known.clone());
+        }
         let id: BTreeMap<&str, &str> =
             request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let mut key = json(&id);
-        key.push('\n');
-        key.push_str(&request.instance_name_prefix);
-        for property in request.platform.iter().flat_map(|p| &p.properties) {
-            key.extend(["\n", &property.name, "\0", &property.value]);
-        }
-        key.push_str(&format!("\n{}", request.size_class));
-        if let Some((key, spec)) = self.specs().get_key_value(key.as_str()) {
-            return Ok((key.clone(), spec.clone()));
-        }
-        if key.len() > IDENTITY_MAX_BYTES {
+        let name = name(request, &id);
+        if name.len() > IDENTITY_MAX_BYTES {
             return Err(Status::invalid_argument(format!(
                 "worker_id, instance_name_prefix and platform have {} bytes together, at most {IDENTITY_MAX_BYTES} \
                  are allowed",
-                key.len()
+                name.len()
             )));
         }
-        let (key, spec): (Arc<str>, _) = (key.into(), Arc::new(self.describe(request, &id)?));
+        let who: (Arc<str>, _) = (name.into(), Arc::new(self.describe(request, &id)?));
         let mut specs = self.specs();
         if specs.len() >= SPECS_MAX {
             specs.clear();
         }
-        specs.insert(key.clone(), spec.clone());
-        Ok((key, spec))
+        specs.insert(key, who.clone());
+        Ok(who)
     }
 
-    fn specs(&self) -> std::sync::MutexGuard<'_, hashbrown::HashMap<Arc<str>, Arc<WorkerSpec>>> {
+    fn specs(&self) -> std::sync::MutexGuard<'_, Specs> {
         self.specs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,13 +158,9 @@ impl Inner {
     }
 
     /// Between half and all of the time that is allowed, so that workers which started together don't call together.
-    fn idle_poll(&self, worker: &str) -> Duration {
-        let now = self.driver.clock().now().0;
-        let seed = worker
-            .bytes()
-            .fold(now ^ 0x9e37_79b9_7f4a_7c15, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    fn idle_poll(&self) -> Duration {
         let half = self.idle_poll_max / 2;
-        half + half.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64)
+        half + half.mul_f64(fastrand::f64())
     }
 
     fn answer(&self, answer: PollAnswer, prefix: &str) -> Result<SynchronizeResponse, Status> {
@@ -199,20 +193,50 @@ impl Inner {
     }
 }
 
+/// All that makes a worker another one, one text after another with its length before it.
+fn key(request: &SynchronizeRequest) -> Vec<u8> {
+    // The map has no order of its own.
+    let mut id: SmallVec<[_; 4]> = request.worker_id.iter().collect();
+    id.sort_unstable();
+    let id = id.into_iter().flat_map(|(k, v)| [k, v]);
+    let platform = request.platform.iter().flat_map(|p| &p.properties).flat_map(|p| [&p.name, &p.value]);
+    let mut key = Vec::with_capacity(256);
+    for text in id.chain([&request.instance_name_prefix]).chain(platform) {
+        key.extend_from_slice(&text.len().to_le_bytes());
+        key.extend_from_slice(text.as_bytes());
+    }
+    key.extend_from_slice(&request.size_class.to_le_bytes());
+    // Where the id ends and the platform begins.
+    key.extend_from_slice(&request.worker_id.len().to_le_bytes());
+    key
+}
+
+/// The same for people.
+fn name(request: &SynchronizeRequest, id: &BTreeMap<&str, &str>) -> String {
+    let mut name = json(id);
+    name.push('\n');
+    name.push_str(&request.instance_name_prefix);
+    for property in request.platform.iter().flat_map(|p| &p.properties) {
+        name.extend(["\n", &property.name, "\0", &property.value]);
+    }
+    name.push_str(&format!("\n{}", request.size_class));
+    name
+}
+
 /// What a worker is sent. Its fields are those that the protocol promises: digest as the client sent it, an action with
 /// a timeout, the digest function spelled out.
 fn work(payload: &Payload, prefix: &str) -> desired_state::Executing {
     let suffix = payload.instance_name.strip_prefix(prefix).unwrap_or(&payload.instance_name);
-    let mut auxiliary_metadata: Vec<_> = payload.request_metadata.iter().map(pack).collect();
-    auxiliary_metadata.push(payload.decision.clone());
+    let auxiliary_metadata =
+        payload.request_metadata.iter().chain([&payload.shown.decision]).cloned().collect();
     desired_state::Executing {
-        action_digest: Some(payload.action_digest.clone()),
+        action_digest: Some(payload.shown.action_digest.clone()),
         action: Some(payload.action.clone()),
-        queued_timestamp: Some(payload.queued_timestamp),
+        queued_timestamp: Some(payload.shown.queued_timestamp),
         auxiliary_metadata,
         instance_name_suffix: suffix.trim_start_matches('/').to_owned(),
         w3c_trace_context: Default::default(),
-        digest_function: payload.digest_function,
+        digest_function: payload.shown.digest_function,
     }
 }
 
