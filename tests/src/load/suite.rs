@@ -190,7 +190,11 @@ mod tests {
             for (a, b) in (0..s.actions).map(|a| (a, a + s.pools)).take_while(|(_, b)| *b < s.actions) {
                 assert_eq!(owner(a), owner(b), "actions {a} and {b} of the same pool");
             }
-            assert!(s.hosts >= s.pools && s.actions % s.clients == 0 && s.actions % s.pools == 0);
+            assert!(
+                s.hosts >= s.pools
+                    && s.actions.is_multiple_of(s.clients)
+                    && s.actions.is_multiple_of(s.pools)
+            );
         }
     }
 
