@@ -232,7 +232,7 @@ impl Schema {
         let nearest = self
             .types
             .keys()
-            .map(|k| (distance(&key.to_lowercase(), &k.to_lowercase()), k))
+            .map(|k| (strsim::levenshtein(&key.to_lowercase(), &k.to_lowercase()), k))
             .min()
             .filter(|(d, k)| *d <= k.len().max(key.len()) / 2)
             .map(|(_, k)| k.clone());
@@ -259,21 +259,6 @@ fn number(key: &Text, value: &Text) -> Result<u64, PropertyError> {
         .ok()
         .filter(|_| digits)
         .ok_or_else(|| PropertyError::NotANumber { key: key.clone(), value: value.clone() })
-}
-
-/// Edit distance of Levenshtein, on bytes.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.bytes().enumerate() {
-        let mut left_above = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.bytes().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (left_above + usize::from(ca != cb)).min(above + 1).min(row[j] + 1);
-            left_above = above;
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

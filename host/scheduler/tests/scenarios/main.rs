@@ -14,6 +14,7 @@ mod limits;
 mod matching;
 mod order;
 mod placement;
+mod purity;
 mod records;
 mod sharing;
 #[path = "../support/mod.rs"]
