@@ -53,6 +53,13 @@ fn play_looking(seed: u64, steps: u64, thorough: bool) -> (u64, BTreeMap<&'stati
     (history, sim.model.seen)
 }
 
+/// A worker is lost and a task comes back from the host it waited for, both in one step: the one due first is handed out
+/// first, whatever the other's priority.
+#[test]
+fn what_is_due_in_one_step_happens_in_order_of_time() {
+    play(1_000_971, 441);
+}
+
 #[test]
 fn nothing_is_lost_or_done_twice() {
     let steps = number("POINTSMAN_SIM_STEPS").unwrap_or(STEPS);

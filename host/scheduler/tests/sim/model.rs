@@ -63,6 +63,8 @@ pub struct Model {
     held: BTreeMap<Arc<str>, Held>,
     /// All tasks as they were after the last step.
     was: BTreeMap<TaskId, Task>,
+    /// Tasks that waited for one host after the last step.
+    were_aside: BTreeSet<TaskId>,
     /// What a worker last said it executed, whoever wants it.
     says: BTreeMap<Arc<str>, ActionDigest>,
     /// What ran, and where, on workers that are lost in this step, which is after the event.
@@ -208,6 +210,8 @@ impl Model {
             self.nothing_more_urgent_was_passed_over(worker, *task, core)?;
         }
         self.was = self.tasks.keys().filter_map(|id| Some((*id, core.task(*id)?.clone()))).collect();
+        self.were_aside =
+            core.queued_after(None).map(|(_, id, _)| id).filter(|id| core.waits_for(*id).is_some()).collect();
         self.nothing_is_lost(core)?;
         self.deadlines_are_known(now, core, config)
     }
@@ -467,11 +471,14 @@ impl Model {
             let ran_here = self.gone_now.iter().any(|(h, d)| *h == spec.host && *d == task.digest);
             let runs_here = ran_here || self.runs(&spec.host, &task.digest);
             let lost_now = self.lost_now.contains(&other);
+            // What is due in one step happens in order of time: it may have come back after the other was handed out.
+            let back_now = self.were_aside.contains(&other) && core.waits_for(other).is_none();
             let is_sibling = paths(core, other).contains(path);
             let waits_elsewhere = core.waits_for(other).is_some_and(|(host, _)| *host != spec.host);
             if !is_sibling
                 || waits_elsewhere
                 || lost_now
+                || back_now
                 || task.key > assigned.key
                 || failed_here
                 || runs_here
