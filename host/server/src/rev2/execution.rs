@@ -10,7 +10,7 @@ use pointsman_proto::rev2::execution_server::Execution;
 use pointsman_proto::rev2::{self, Action, Command, ExecuteRequest, WaitExecutionRequest};
 use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
 use pointsman_scheduler::ids::ActionDigest;
-use pointsman_storage::{Digest, DigestFunction, Storage, StorageError};
+use pointsman_storage::{Digest, Storage, StorageError};
 use prost::Message;
 use prost_types::Any;
 use tonic::{Request, Response, Status};
@@ -73,8 +73,11 @@ impl ExecutionService {
         }
         let command: Option<Command> = match self.router.wants_command(&action) {
             true => {
-                let digest =
-                    digest_field(digest.function(), "Action.command_digest", action.command_digest.as_ref())?;
+                let digest = status::digest_field(
+                    digest.function(),
+                    "Action.command_digest",
+                    action.command_digest.as_ref(),
+                )?;
                 Some(self.load("Command", &digest, self.command_max_bytes).await?)
             }
             false => None,
@@ -160,9 +163,9 @@ impl Execution for ExecutionService {
         let metadata = request_metadata(request.metadata());
         let request = request.into_inner();
         instance_name::validate(&request.instance_name)?;
-        let function = DigestFunction::from_proto(request.digest_function)
-            .map_err(|e| Status::invalid_argument(e.to_string()))?;
-        let digest = digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
+        let function = status::digest_function(request.digest_function)?;
+        let digest =
+            status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
         match self.submission(&request, &digest, metadata).await {
             Ok(submission) => match self.driver.submit(submission) {
                 Ok(stream) => Ok(Response::new(Box::pin(stream))),
@@ -186,15 +189,6 @@ impl Execution for ExecutionService {
         let stream = self.driver.watch(&name).ok_or_else(|| super::operations::unknown(&name))?;
         Ok(Response::new(Box::pin(stream)))
     }
-}
-
-fn digest_field(
-    function: DigestFunction,
-    field: &'static str,
-    digest: Option<&rev2::Digest>,
-) -> Result<Digest, Status> {
-    let digest = Digest::from_field(function, field, digest);
-    digest.map_err(|e| Status::invalid_argument(format!("{field}: {e}")))
 }
 
 /// A blob is missing. In the response, the one place where all clients look: they upload it and ask again.
