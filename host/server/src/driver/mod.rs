@@ -321,6 +321,8 @@ impl Driver {
         let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, wait_until });
         let dropped = DroppedPoll { driver: self, poll };
         self.step(event, response.as_ref(), |_, _| ());
+        // It is delivered; the call may now wait for minutes.
+        drop(response);
         let answer = answered.await;
         std::mem::forget(dropped);
         // The sender is dropped unused only with the driver.

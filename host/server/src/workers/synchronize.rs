@@ -64,27 +64,26 @@ impl OperationQueue for SynchronizeService {
         &self,
         request: Request<SynchronizeRequest>,
     ) -> Result<Response<SynchronizeResponse>, Status> {
-        let request = request.into_inner();
         let inner = &self.inner;
-        let (worker, spec) = inner.who(&request)?;
-        let state = request.current_state.and_then(|s| s.worker_state);
-        let state = state
-            .ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
-        let (report, response) = report(state)?;
-        let suffix_of = spec.instance_name_prefix.clone();
-        let call = WorkerCall {
-            wait: inner.idle_poll(),
-            worker,
-            spec,
-            report,
-            response,
-            prefer_idle: request.prefer_being_idle,
-        };
-        inner.answer(inner.driver.poll(call).await, &suffix_of).map(Response::new)
+        let (call, prefix) = inner.call(request.into_inner())?;
+        inner.answer(inner.driver.poll(call).await, &prefix).map(Response::new)
     }
 }
 
 impl Inner {
+    /// What the core is told, and the caller's instance name prefix. The rest of the request does not outlive this: while
+    /// the call waits it would be memory that is cold when it is freed.
+    fn call(&self, request: SynchronizeRequest) -> Result<(WorkerCall, Arc<str>), Status> {
+        let (worker, spec) = self.who(&request)?;
+        let state = request.current_state.and_then(|s| s.worker_state);
+        let state = state
+            .ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
+        let (report, response) = report(state)?;
+        let prefix = spec.instance_name_prefix.clone();
+        let prefer_idle = request.prefer_being_idle;
+        Ok((WorkerCall { wait: self.idle_poll(), worker, spec, report, response, prefer_idle }, prefix))
+    }
+
     /// Identity and description of the caller. The same `worker_id` with another prefix, platform or size class is
     /// another worker, as in Buildbarn.
     fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
