@@ -187,7 +187,7 @@ impl Bench {
 fn digest(n: u64) -> ActionDigest {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&n.to_le_bytes());
-    ActionDigest { function: 1, hash: hash.into(), size_bytes: 142 }
+    ActionDigest::new(1, &hash, 142)
 }
 
 fn main() {

@@ -24,7 +24,7 @@ use crate::shapes::{Kind, KindKey, Shape, ShapeKey, is_path_prefix};
 pub(crate) struct ClassKey {
     pub(crate) instance: Text,
     /// Sorted.
-    pub(crate) atoms: SmallVec<[AtomId; 8]>,
+    pub(crate) atoms: SmallVec<[AtomId; 4]>,
     pub(crate) demand: DemandId,
     /// `None`: any.
     pub(crate) size_class: Option<u32>,
@@ -163,7 +163,7 @@ impl Index {
             return Ok(*id);
         }
         self.make_room(&asked.demand)?;
-        let mut atoms: SmallVec<[AtomId; 8]> = asked.atoms.iter().map(|a| self.ask(a, reshaped)).collect();
+        let mut atoms: SmallVec<[AtomId; 4]> = asked.atoms.iter().map(|a| self.ask(a, reshaped)).collect();
         atoms.sort_unstable();
         let demand = self.demand(&asked.demand);
         Ok(self.new_class(class_key(instance, route, atoms, demand)))
@@ -209,7 +209,7 @@ impl Index {
     /// The key, unless it has parts that no class has.
     fn known_key(&self, instance: &Text, route: &Route, asked: &Asked) -> Option<ClassKey> {
         let ids = asked.atoms.iter().map(|a| self.atom_ids.get(a).copied());
-        let mut atoms = ids.collect::<Option<SmallVec<[AtomId; 8]>>>()?;
+        let mut atoms = ids.collect::<Option<SmallVec<[AtomId; 4]>>>()?;
         atoms.sort_unstable();
         let demand = *self.demand_ids.get(&asked.demand)?;
         Some(class_key(instance, route, atoms, demand))
@@ -400,7 +400,7 @@ impl Index {
     }
 }
 
-fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 8]>, demand: DemandId) -> ClassKey {
+fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 4]>, demand: DemandId) -> ClassKey {
     let size_class = match route.size {
         SizeClass::Exactly(n) => Some(n),
         SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => None,

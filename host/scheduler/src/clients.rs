@@ -11,24 +11,22 @@ use crate::ids::{ClassId, InvocationId, OperationId, PoolId, TaskId, Text, Worke
 use crate::properties::Asked;
 use crate::route::Route;
 use crate::scheduler::Scheduler;
-use crate::task::{Operation, QueueKey, ShareKey, Task, TaskState};
+use crate::sharing::{OPERATIONS_PER_TASK_MAX, ShareKey};
+use crate::task::{Operation, QueueKey, Task, TaskState};
 use crate::time::Time;
 use crate::timers::Subject;
 
 /// Tasks that arrive within one quantum are told apart by priority and arrival order alone.
 const QUANTUM: Duration = Duration::from_secs(1);
 
-/// So many operations share a task at most; what a change of the task costs is in proportion.
-const OPERATIONS_PER_TASK_MAX: usize = 1024;
-
 impl Scheduler {
     pub(crate) fn submit(&mut self, submit: Submit, out: &mut Output) {
         let Submit { name, instance, digest, route, asked } = submit;
-        let share = ShareKey { instance, digest, route };
-        if let Some(task) = self.task_to_join(&share) {
-            return self.join(task, name, share.route, out);
+        if route.shared
+            && let Some(task) = self.task_to_join(&ShareKey::new(&instance, &digest, &route))
+        {
+            return self.join(task, name, route, out);
         }
-        let ShareKey { instance, digest, route } = share;
         if self.index.waiting.len() >= self.config.queued_tasks_max {
             let refusal = Refusal::QueueFull(self.index.waiting.len());
             return out.effects.push(Effect::Refused(refusal));
@@ -66,16 +64,6 @@ impl Scheduler {
         }
     }
 
-    // === Sharing ===
-
-    fn task_to_join(&mut self, share: &ShareKey) -> Option<TaskId> {
-        if !share.route.shared {
-            return None;
-        }
-        self.index.probe();
-        self.sharable.get(share)?.first().map(|(_, task)| *task)
-    }
-
     fn join(&mut self, task: TaskId, name: Text, submitted: Arc<Route>, out: &mut Output) {
         let priority = submitted.priority;
         let operation = self.add_operation(task, name, priority, submitted);
@@ -85,25 +73,6 @@ impl Scheduler {
         }
         self.tell(operation, out);
         out.changes.push(Change::PutTask(task));
-    }
-
-    /// Lets equal submissions join a task, if they may and it has room for them.
-    fn share(&mut self, id: TaskId) {
-        let task = &self.tasks[id];
-        if task.route.shared && task.operations.len() < OPERATIONS_PER_TASK_MAX {
-            self.sharable.entry(task.share_key()).or_default().insert((task.sequence, id));
-        }
-    }
-
-    pub(crate) fn stop_sharing(&mut self, id: TaskId) {
-        let task = &self.tasks[id];
-        let (key, entry) = (task.share_key(), (task.sequence, id));
-        if let Some(tasks) = self.sharable.get_mut(&key) {
-            tasks.remove(&entry);
-            if tasks.is_empty() {
-                self.sharable.remove(&key);
-            }
-        }
     }
 
     // === Tables ===

@@ -35,15 +35,28 @@ slotmap::new_key_type! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PollId(pub u64);
 
-/// Digest of an Action, with the function that made it (REv2 `DigestFunction.Value`).
+/// Digest of an Action, with the function that made it (REv2 `DigestFunction.Value`). Cheap to copy: a queued task's is
+/// held in three places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ActionDigest {
-    /// REv2 `DigestFunction.Value`.
-    pub function: i32,
+pub struct ActionDigest(Arc<Parts>);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Parts {
+    hash: SmallVec<[u8; 32]>,
+    function: i32,
+    size_bytes: i64,
+}
+
+impl ActionDigest {
+    /// From REv2 `DigestFunction.Value`, the hash as bytes, and the size of the Action in bytes.
+    pub fn new(function: i32, hash: &[u8], size_bytes: i64) -> Self {
+        Self(Arc::new(Parts { hash: hash.into(), function, size_bytes }))
+    }
+
     /// The hash, in bytes.
-    pub hash: SmallVec<[u8; 32]>,
-    /// Size of the Action, in bytes.
-    pub size_bytes: i64,
+    pub fn hash(&self) -> &[u8] {
+        &self.0.hash
+    }
 }
 
 /// Hash map for look-up only: its order depends on nothing but its content, and still nothing may iterate it.

@@ -118,18 +118,6 @@ impl Scheduler {
         Ok(())
     }
 
-    fn check_sharing(&self) -> Result<(), String> {
-        for (key, tasks) in &self.sharable {
-            for (sequence, id) in tasks {
-                let task = self.tasks.get(*id).filter(|t| t.sequence == *sequence && t.route.shared);
-                if task.is_none_or(|t| t.share_key() != *key) {
-                    return Err(format!("task {sequence} may be joined and should not"));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// No worker waits while a task is queued that it may run. Said once more without lanes, shapes and lists.
     fn check_nobody_waits_in_vain(&self) -> Result<(), String> {
         for worker in self.fleet.workers.values().filter(|w| w.waiting.is_some() && !w.is_held()) {

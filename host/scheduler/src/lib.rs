@@ -11,6 +11,7 @@
 //! | [`holds`], `health` | drains and pauses by operators; pauses and quarantine by how a host does |
 //! | [`properties`] | the schema and its four types |
 //! | `classes`, `shapes`, `lanes` | who can serve whom |
+//! | `sharing` | which task an equal submission joins |
 //! | `queue`, `fairness` | in which order tasks wait, and invocations get workers |
 //! | `workers`, [`placement`] | who is there, what is free, who runs what |
 //! | `affinity` | tasks that wait a while for the host that last ran their key |
@@ -54,6 +55,7 @@ pub mod records;
 pub mod route;
 pub mod scheduler;
 mod shapes;
+mod sharing;
 pub mod task;
 pub mod time;
 mod timers;

@@ -402,7 +402,7 @@ mod tests {
     }
 
     fn digest(n: u8) -> ActionDigest {
-        ActionDigest { function: 1, hash: [n; 32].into(), size_bytes: 1 }
+        ActionDigest::new(1, &[n; 32], 1)
     }
 
     #[test]

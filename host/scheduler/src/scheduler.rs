@@ -1,6 +1,6 @@
 //! The core: `step(now, event)` changes the state and says what is to be done.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::holds::{Hold, Pattern};
 use crate::ids::{Map, OperationId, PollId, TaskId, Text};
 use crate::placement::Placement;
 use crate::properties::Schema;
-use crate::task::{Operation, ShareKey, Task};
+use crate::sharing::Sharable;
+use crate::task::{Operation, Task};
 use crate::time::Time;
 use crate::timers::{Subject, Timers};
 use crate::unschedulable::Look;
@@ -111,8 +112,7 @@ pub struct Scheduler {
     pub(crate) tasks: SlotMap<TaskId, Task>,
     pub(crate) operations: SlotMap<OperationId, Operation>,
     pub(crate) operation_by_name: Map<Text, OperationId>,
-    /// Tasks that an equal submission joins, the oldest of them first.
-    pub(crate) sharable: Map<ShareKey, BTreeSet<(u64, TaskId)>>,
+    pub(crate) sharable: Sharable,
     /// Queued tasks by arrival, for whoever walks the queue.
     pub(crate) queued_by_arrival: BTreeMap<u64, TaskId>,
     pub(crate) index: Index,
@@ -138,7 +138,7 @@ impl Scheduler {
             tasks: SlotMap::with_key(),
             operations: SlotMap::with_key(),
             operation_by_name: Map::default(),
-            sharable: Map::default(),
+            sharable: Sharable::new(),
             queued_by_arrival: BTreeMap::new(),
             index: Index::new(bounds),
             fleet: Fleet::new(config.placement),

@@ -35,7 +35,7 @@ pub(crate) struct Kind {
 pub(crate) struct ShapeKey {
     pub(crate) prefix: Text,
     /// Sorted.
-    pub(crate) atoms: SmallVec<[AtomId; 8]>,
+    pub(crate) atoms: SmallVec<[AtomId; 4]>,
     pub(crate) size_class: u32,
     pub(crate) pool: Text,
 }
@@ -112,8 +112,8 @@ impl Index {
     }
 
     /// The atoms of a kind that classes ask for, sorted.
-    fn asked_of(&self, kind: &KindKey) -> SmallVec<[AtomId; 8]> {
-        let mut atoms: SmallVec<[AtomId; 8]> =
+    fn asked_of(&self, kind: &KindKey) -> SmallVec<[AtomId; 4]> {
+        let mut atoms: SmallVec<[AtomId; 4]> =
             kind.atoms.iter().filter_map(|a| self.atom_ids.get(a).copied()).collect();
         atoms.sort_unstable();
         atoms

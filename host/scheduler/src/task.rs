@@ -1,6 +1,5 @@
 //! Tasks, and the operations that wait for them.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -102,40 +101,6 @@ impl Task {
     /// It waits for a worker.
     pub fn is_queued(&self) -> bool {
         self.state == TaskState::Queued
-    }
-
-    pub(crate) fn share_key(&self) -> ShareKey {
-        ShareKey { instance: self.instance.clone(), digest: self.digest.clone(), route: self.route.clone() }
-    }
-}
-
-/// What has to be equal for one execution to serve several clients: they ask the same of the same kind of worker.
-/// Priority, fairness, affinity, learning and remarks say nothing about the execution.
-#[derive(Clone, Debug)]
-pub(crate) struct ShareKey {
-    pub(crate) instance: Text,
-    pub(crate) digest: ActionDigest,
-    pub(crate) route: Arc<Route>,
-}
-
-impl ShareKey {
-    fn parts(&self) -> impl PartialEq + Hash + '_ {
-        let Route { platform, pool, size, exclusivity, strategies, timeout, .. } = &*self.route;
-        ((&self.instance, &self.digest), platform, pool, size, exclusivity, strategies, timeout)
-    }
-}
-
-impl PartialEq for ShareKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.parts() == other.parts()
-    }
-}
-
-impl Eq for ShareKey {}
-
-impl Hash for ShareKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.parts().hash(state);
     }
 }
 

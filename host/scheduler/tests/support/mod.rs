@@ -45,7 +45,7 @@ pub fn ask(digest: &str) -> Ask {
 }
 
 pub fn digest(name: &str) -> ActionDigest {
-    ActionDigest { function: 1, hash: name.as_bytes().into(), size_bytes: 1 }
+    ActionDigest::new(1, name.as_bytes(), 1)
 }
 
 impl Ask {
@@ -475,5 +475,5 @@ pub fn pattern(entries: &[(&str, &str)]) -> Pattern {
 }
 
 pub fn name(digest: &ActionDigest) -> String {
-    String::from_utf8_lossy(&digest.hash).into_owned()
+    String::from_utf8_lossy(digest.hash()).into_owned()
 }

@@ -93,11 +93,11 @@ impl ExecutionService {
         }));
         let routed = self.router.route(&facts)?;
         Ok(Submission {
-            digest: ActionDigest {
-                function: digest.function().to_proto().into(),
-                hash: digest.hash_bytes().into(),
-                size_bytes: digest.size_bytes() as i64,
-            },
+            digest: ActionDigest::new(
+                digest.function().to_proto().into(),
+                digest.hash_bytes(),
+                digest.size_bytes() as i64,
+            ),
             payload: Payload {
                 instance_name: facts.instance_name.clone(),
                 action: routing::routed_action(action, &routed),

@@ -276,11 +276,7 @@ fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
             digest.hash
         ))
     })?;
-    Ok(ActionDigest {
-        function: rev2::digest_function::Value::Sha256.into(),
-        hash,
-        size_bytes: digest.size_bytes,
-    })
+    Ok(ActionDigest::new(rev2::digest_function::Value::Sha256.into(), &hash, digest.size_bytes))
 }
 
 /// Is it the action's result, or the worker's trouble? Missing inputs, a malformed action and a time-out are the client's
