@@ -274,3 +274,34 @@ async fn whole_property_lists_can_be_compared() -> anyhow::Result<()> {
     let more = ["plan", "--platform", "any=x", "--platform", "other=y"];
     has(&ask(&server, &more).await?.expect_code(2)?, &["would never run"])
 }
+
+#[tokio::test]
+async fn a_declared_pool_may_be_empty_and_bounds_its_hosts() -> anyhow::Result<()> {
+    let pools = "pools: [{ name: 'gpu', platform: { gpu: 'a100', cpu_count: '8' }, max_inflight_tasks: 1 }], \
+                 timers: { unschedulable_timeout: '1s' },";
+    let server = server(pools).await?;
+    let (name, first) = queued(&server, gpu()).await?;
+    let (other, nowhere) = queued(&server, ActionSpec::new(["true"]).with_property("gpu", "h100")).await?;
+    // The one that no pool could run ends; the other waits for its pool.
+    let end = tokio::time::timeout(PATIENCE, nowhere.finish()).await.context("it waits on")??;
+    ensure!(end.response.status.is_some_and(|s| s.message.contains("no worker")), "{other} did not say why");
+    has(
+        &ask(&server, &["why", &name]).await?.expect_code(0)?,
+        &["(pool-empty)", "start a worker of the pool gpu"],
+    )?;
+    has(
+        &ask(&server, &["plan", "--platform", "gpu=a100"]).await?.expect_code(1)?,
+        &["would wait (pool-empty)"],
+    )?;
+
+    let spec = WorkerSpec::new("g").with_property("gpu", "a100").with_property("cpu_count", "8");
+    let _workers = [worker(&server, &spec.thread(0)).await?, worker(&server, &spec.thread(1)).await?];
+    let second = queued(&server, ActionSpec::new(["false"]).with_property("gpu", "a100")).await?;
+    let facts = json(&server, &["why", &second.0]).await?;
+    let counts = facts["counts"].to_string();
+    ensure!(counts.contains("max-inflight") && facts["reason"] == "all-busy", "{facts}");
+    let facts = json(&server, &["workers"]).await?;
+    ensure!(facts["workers"][0]["pool"] == "gpu" && facts["workers"][0]["inflight_max"] == 1, "{facts}");
+    drop(first);
+    Ok(())
+}

@@ -94,7 +94,7 @@ pub(crate) struct Index {
     pub(crate) kind_by_key: Map<KindKey, KindId>,
     /// Which kinds have an atom, asked or not.
     pub(crate) kinds_with: Map<Atom, BTreeSet<KindId>>,
-    atoms: SlotMap<AtomId, AtomInfo>,
+    pub(crate) atoms: SlotMap<AtomId, AtomInfo>,
     pub(crate) atom_ids: Map<Atom, AtomId>,
     /// Classes by `found_by`.
     pub(crate) classes_asking: SecondaryMap<AtomId, BTreeSet<ClassId>>,

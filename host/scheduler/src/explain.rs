@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::declared::Wanted;
 use crate::ids::{ActionDigest, HostId, KindId, TaskId, Text};
 use crate::lanes::LaneKey;
 use crate::properties::{Asked, Atom, PropertyType};
@@ -93,6 +94,8 @@ pub struct Explanation {
     pub workers: usize,
     /// What keeps how many of them from it. Adds up to `workers`.
     pub counts: Vec<(Obstacle, usize)>,
+    /// The declared pool that could run it and has nobody who can.
+    pub declared: Option<Text>,
     /// Asked properties that keep workers out.
     pub mismatches: Vec<Mismatch>,
     /// What there is too little of.
@@ -189,11 +192,19 @@ impl Scheduler {
         let unavailable = hosts.iter().filter(|(_, taking)| !taking.something);
         let unavailable = unavailable.map(|(id, taking)| taking.unavailable(&self.fleet.hosts[*id]));
         let workers = self.fleet.workers.len();
-        Explanation {
-            reason: match subject {
-                Subject::Running(_) => Reason::Running,
-                Subject::Queued | Subject::Planned => reason(matching, &counts),
+        let (reason, declared) = match subject {
+            Subject::Running(_) => (Reason::Running, None),
+            Subject::Queued | Subject::Planned => match reason(matching, &counts) {
+                reason if reason.is_never() => match self.declared_for(&matching.wanted()) {
+                    Some(pool) => (Reason::PoolEmpty, Some(pool.name.clone())),
+                    None => (reason, None),
+                },
+                reason => (reason, None),
             },
+        };
+        Explanation {
+            reason,
+            declared,
             subject,
             age: Duration::ZERO,
             attempts: Vec::new(),
@@ -272,6 +283,19 @@ struct Matching<'a> {
 }
 
 impl Matching<'_> {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            instance: self.instance,
+            pool: self.route.pool.as_ref(),
+            size_class: match self.route.size {
+                SizeClass::Exactly(n) => Some(n),
+                SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => None,
+            },
+            atoms: self.asked.atoms.iter().collect(),
+            demand: &self.asked.demand,
+        }
+    }
+
     /// What keeps a kind of worker from it for good.
     fn fixed(&self, kind: &KindKey) -> Option<Obstacle> {
         if !is_path_prefix(&kind.prefix, self.instance) {

@@ -23,6 +23,9 @@ impl Display for Explanation {
             Subject::Planned => f.write_str(self.verdict().words())?,
         }
         write!(f, "({}): {}", self.reason.code(), sentence(self.reason))?;
+        if let Some(pool) = &self.declared {
+            write!(f, " ({pool})")?;
+        }
         if self.workers > 0 {
             let counts = self.counts.iter().map(|(o, n)| words(*o, *n)).collect::<Vec<_>>();
             let s = if self.workers == 1 { "" } else { "s" };
@@ -96,6 +99,10 @@ impl Explanation {
             Reason::NoInstanceMatch => {
                 Some("start a worker whose instance name prefix begins the action's".to_owned())
             }
+            Reason::PoolEmpty => Some(match &self.declared {
+                Some(pool) => format!("start a worker of the pool {pool}, or see why none comes by itself"),
+                None => "start a worker of that pool".to_owned(),
+            }),
             Reason::NoPool => Some("start a worker of that pool".to_owned()),
             Reason::NoSizeClass => Some("start a worker of that size class".to_owned()),
             Reason::NoPropertyMatch => {
@@ -253,6 +260,7 @@ fn sentence(reason: Reason) -> &'static str {
         Reason::NoSizeClass => "no worker has its size class",
         Reason::NoPropertyMatch => "no worker has what it asks for",
         Reason::NeverFits => "it asks for more than any host has in all",
+        Reason::PoolEmpty => "a declared pool could run it, and no worker of that pool that can is there now",
         Reason::Drained => "every worker that could run it is drained",
         Reason::Paused => "every worker that could run it is paused or drained",
         Reason::Quarantined => "every worker that could run it is on a host in quarantine, paused or drained",

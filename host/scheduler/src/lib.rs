@@ -6,7 +6,7 @@
 //! | [`event`], [`effect`] | what can happen, and what is to be done |
 //! | `clients`, `polls` | what clients and policies want; what workers say |
 //! | `lifecycle`, [`attempts`] | the way of a task through queues and failed tries to its end |
-//! | `unschedulable` | the end of what nobody could ever run |
+//! | `unschedulable`, [`declared`] | the end of what nobody could ever run; pools whose workers come and go |
 //! | [`route`] | what a policy decides, as plain data |
 //! | [`holds`], `health` | drains and pauses by operators; pauses and quarantine by how a host does |
 //! | [`properties`] | the schema and its four types |
@@ -35,6 +35,7 @@ mod choice;
 mod choice_check;
 mod classes;
 mod clients;
+pub mod declared;
 pub mod effect;
 pub mod event;
 pub mod explain;

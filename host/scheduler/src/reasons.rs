@@ -83,6 +83,8 @@ pub enum Reason {
     NoPropertyMatch,
     /// No host has as much in all as it asks for.
     NeverFits,
+    /// A declared pool could run it, and no worker of it that can is there.
+    PoolEmpty,
     /// All that could run it are drained.
     Drained,
     /// All that could run it are drained or paused.
@@ -111,6 +113,7 @@ impl Reason {
             Self::NoSizeClass => "no-size-class",
             Self::NoPropertyMatch => "no-property-match",
             Self::NeverFits => "never-fits",
+            Self::PoolEmpty => "pool-empty",
             Self::Drained => "drained",
             Self::Paused => "paused",
             Self::Quarantined => "quarantined",
@@ -132,6 +135,7 @@ impl Reason {
             | Self::NoPropertyMatch
             | Self::NeverFits => true,
             Self::Running
+            | Self::PoolEmpty
             | Self::Drained
             | Self::Paused
             | Self::Quarantined

@@ -9,6 +9,7 @@ use slotmap::SlotMap;
 use crate::affinity::LastHosts;
 use crate::attempts::Budgets;
 use crate::classes::{Bounds, Index};
+use crate::declared::DeclaredPool;
 use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
 use crate::holds::{Hold, Pattern};
@@ -115,6 +116,7 @@ pub struct Scheduler {
     pub(crate) sharable: Sharable,
     /// Queued tasks by arrival, for whoever walks the queue.
     pub(crate) queued_by_arrival: BTreeMap<u64, TaskId>,
+    pub(crate) declared: Arc<[DeclaredPool]>,
     pub(crate) index: Index,
     pub(crate) fleet: Fleet,
     pub(crate) last_hosts: LastHosts,
@@ -140,6 +142,7 @@ impl Scheduler {
             operation_by_name: Map::default(),
             sharable: Sharable::new(),
             queued_by_arrival: BTreeMap::new(),
+            declared: Arc::default(),
             index: Index::new(bounds),
             fleet: Fleet::new(config.placement),
             last_hosts: LastHosts::default(),

@@ -2,7 +2,7 @@
 //!
 //! Nothing happens when the last worker of a kind goes: it may be about to come back. So the queue is looked through
 //! now and then, a few tasks at a time, and each task notes since when nobody could run it. All tasks of a lane have the
-//! same answer, so what a look costs doesn't depend on the fleet.
+//! same answer, so what a look costs doesn't depend on the fleet. What a declared pool could run is not given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -65,8 +65,10 @@ impl Scheduler {
                 break;
             }
             self.look.after = Some(sequence);
-            let lane = self.index.classes[self.tasks[id].class].lane;
-            let is_served = *served.entry(lane).or_insert_with(|| self.is_served(lane));
+            let class = &self.index.classes[self.tasks[id].class];
+            let lane = class.lane;
+            let is_served =
+                *served.entry(lane).or_insert_with(|| self.is_served(lane)) || self.is_declared(class);
             let task = &mut self.tasks[id];
             if is_served {
                 task.unserved_since = None;

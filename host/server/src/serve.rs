@@ -17,8 +17,10 @@ use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressabl
 use pointsman_proto::rev2::execution_server::ExecutionServer;
 use pointsman_proto::v1::admin_server::AdminServer;
 use pointsman_scheduler::attempts::Budgets;
+use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::placement::Placement;
-use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
+use pointsman_scheduler::properties::{PropertyError, PropertyType, Schema, UnknownProperty};
+use pointsman_scheduler::route::Property;
 use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, Storage};
 use pointsman_worker::WorkerConfig;
 use tokio::sync::watch;
@@ -85,7 +87,9 @@ impl Server {
         let storage = storage(config).await?;
         let policies =
             Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
-        let driver = Driver::new(core(config), Arc::new(schema(config)));
+        let schema = Arc::new(schema(config));
+        let pools = pools(config, &schema)?;
+        let driver = Driver::new(core(config), schema, pools.clone());
         let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone()));
         let (changed, generation) = watch::channel(0);
         let watcher =
@@ -116,6 +120,7 @@ impl Server {
         );
         let synchronize = SynchronizeService::new(
             driver.clone(),
+            pools,
             config.host_key.clone(),
             config.timers.heartbeat,
             config.timers.idle_poll,
@@ -284,6 +289,25 @@ fn schema(config: &Config) -> Schema {
         config::UnknownProperty::Ignore => UnknownProperty::Ignore,
     };
     Schema::new(types, unknown)
+}
+
+fn pools(config: &Config, schema: &Schema) -> anyhow::Result<Arc<[DeclaredPool]>> {
+    let pool = |pool: &config::Pool| {
+        let property = |(key, values): (&String, &Vec<String>)| {
+            values.iter().map(|v| Property::new(key.as_str(), v.as_str())).collect::<Vec<_>>()
+        };
+        let platform: Vec<_> = pool.platform.iter().flat_map(property).collect();
+        Ok(DeclaredPool {
+            name: pool.name.as_str().into(),
+            instance_name_prefix: pool.instance_name_prefix.as_deref().map(Into::into),
+            size_class: pool.size_class,
+            asks: schema.action(&platform)?,
+            offers: schema.worker(&platform)?,
+            max_inflight_tasks: pool.max_inflight_tasks,
+        })
+    };
+    let pools: Result<_, PropertyError> = config.pools.iter().map(pool).collect();
+    pools.context("the platform of a pool can't be typed")
 }
 
 fn reflection() -> anyhow::Result<

@@ -4,6 +4,7 @@
 
 mod attempts;
 mod clients;
+mod declared;
 mod exact_set;
 mod explain;
 mod fairness;

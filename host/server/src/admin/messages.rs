@@ -53,6 +53,7 @@ pub fn explanation(e: &Explanation) -> v1::Explanation {
             .collect(),
         remedy: e.remedy().unwrap_or_default(),
         never: e.reason.is_never(),
+        declared_pool: e.declared.as_deref().unwrap_or_default().to_owned(),
         decision: None,
         operation_name: String::new(),
     }

@@ -49,8 +49,7 @@ impl AdminService {
                 return Err(Status::invalid_argument("hold.kind is not set: say DRAIN or PAUSE"));
             }
         };
-        let entries = hold.worker_id_pattern.into_iter().map(|(k, v)| (k.into(), v.into()));
-        let pattern = Pattern::new(entries);
+        let pattern = pattern(hold.worker_id_pattern);
         tracing::info!(hold = kind.name(), %pattern, add, "an operator's word");
         match self.driver.hold(kind, pattern, add) {
             outcome @ HoldOutcome::TooMany(_) => Err(Status::resource_exhausted(outcome.to_string())),
@@ -169,6 +168,16 @@ impl Admin for AdminService {
         Ok(Response::new(v1::ListHoldsResponse { holds: self.driver.holds().iter().map(hold).collect() }))
     }
 
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let pattern = pattern(request.into_inner().worker_id_pattern);
+        tracing::info!(%pattern, "an operator releases hosts");
+        let hosts = self.driver.release(pattern).iter().map(ToString::to_string).collect();
+        Ok(Response::new(v1::ReleaseResponse { hosts }))
+    }
+
     async fn cancel(
         &self,
         request: Request<v1::CancelRequest>,
@@ -188,6 +197,10 @@ impl Admin for AdminService {
             None => Ok(Response::new(v1::CancelResponse { operation_names })),
         }
     }
+}
+
+fn pattern(entries: HashMap<String, String>) -> Pattern {
+    Pattern::new(entries.into_iter().map(|(k, v)| (k.into(), v.into())))
 }
 
 fn explained(

@@ -1,5 +1,6 @@
 //! From the raw configuration to the checked one: defaults filled in, contradictions found.
 
+mod pools;
 mod scheduling;
 mod worker;
 
@@ -107,6 +108,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         matching,
         unknown_property: raw.unknown_property.unwrap_or(unknown_default),
         host_key: checker.host_key(raw.host_key),
+        pools: checker.pools(raw.pools, known),
         timers: checker.timers(&raw.timers),
         max_attempts,
         attempts: checker.attempts(&raw.attempts, max_attempts),

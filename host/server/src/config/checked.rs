@@ -61,6 +61,11 @@ pub struct Values {
     /// `host_key`: which entries of a worker's id tell one host from another. Default: all but `thread`. Change it
     /// when your workers put something else than a thread number into their id that is not the machine.
     pub host_key: HostKey,
+    /// `pools`: kinds of workers there are, even when none of them is there just now. Declare one so that actions which it
+    /// could run wait for its workers however long those take to come, so that its workers are shared out between builds
+    /// for themselves, or so that its hosts run so many actions at once. Default: none; all workers are of the pool
+    /// `default`.
+    pub pools: Vec<Pool>,
     /// `timers`: everything that waits.
     pub timers: Timers,
     /// `max_attempts`: how often an action is tried, the first time included, when workers vanish or fail by no
@@ -102,6 +107,23 @@ pub struct EmbeddedStorage {
     pub action_cache_entries_max: u64,
     /// `small_blob_cache`: bytes of memory for small blobs (actions, commands, directories). Default 64 MiB.
     pub small_blob_cache_bytes: u64,
+}
+
+/// A kind of workers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// `name`: what policies and `pointsman plan --pool` call it.
+    pub name: String,
+    /// `platform`: whoever has all of these properties is one of its workers (of `minimum` keys as much or more), unless a
+    /// pool before this one has it already; and each of its workers is taken to have these.
+    pub platform: BTreeMap<String, Vec<String>>,
+    /// `instance_name_prefix`: only workers with this one are of the pool. Default: any are.
+    pub instance_name_prefix: Option<String>,
+    /// `size_class`: only workers of this one are. Default: any are.
+    pub size_class: Option<u32>,
+    /// `max_inflight_tasks`: actions that each of its hosts runs at once at most, whatever they ask for. Default 0: as
+    /// many as it has worker threads.
+    pub max_inflight_tasks: u32,
 }
 
 /// Which host an arriving action goes to; of equals always the one used least recently.

@@ -1,8 +1,9 @@
 //! The effective configuration, in the form of a file that says the same.
 
-use super::checked::{Config, HostKey, Matching, PlatformValues, Values};
+use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, Values};
 use super::raw::{
-    Raw, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawStorage, RawTimers, RawWorker,
+    Raw, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawPool, RawStorage, RawTimers,
+    RawWorker,
 };
 use super::units::{RawDuration, RawSize};
 
@@ -28,6 +29,7 @@ fn spell_out(values: &Values) -> Raw {
             HostKey::AllButThread => None,
             HostKey::Only(keys) => Some(keys.clone()),
         },
+        pools: values.pools.iter().map(pool).collect(),
         timers: timers(values),
         max_attempts: Some(values.max_attempts),
         attempts: attempts(values),
@@ -56,6 +58,17 @@ fn storage(values: &Values) -> RawEmbedded {
         max_size: Some(RawSize(values.storage.max_size_bytes)),
         action_cache_entries: Some(values.storage.action_cache_entries_max),
         small_blob_cache: Some(RawSize(values.storage.small_blob_cache_bytes)),
+    }
+}
+
+fn pool(pool: &Pool) -> RawPool {
+    let platform = pool.platform.iter();
+    RawPool {
+        name: Some(pool.name.clone()),
+        platform: platform.map(|(k, v)| (k.clone(), RawPlatformValues::listed(v.clone()))).collect(),
+        instance_name_prefix: pool.instance_name_prefix.clone(),
+        size_class: pool.size_class,
+        max_inflight_tasks: Some(pool.max_inflight_tasks),
     }
 }
 

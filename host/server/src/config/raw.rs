@@ -26,6 +26,7 @@ pub(super) struct Raw {
     pub(super) unknown_property: Option<UnknownProperty>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host_key: Option<Vec<String>>,
+    pub(super) pools: Vec<RawPool>,
     pub(super) timers: RawTimers,
     pub(super) max_attempts: Option<u32>,
     pub(super) attempts: RawAttempts,
@@ -54,6 +55,18 @@ pub(super) struct RawEmbedded {
     pub(super) max_size: Option<RawSize>,
     pub(super) action_cache_entries: Option<u64>,
     pub(super) small_blob_cache: Option<RawSize>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object: { name: …, platform: { … } }")]
+pub(super) struct RawPool {
+    pub(super) name: Option<String>,
+    pub(super) platform: BTreeMap<String, RawPlatformValues>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) instance_name_prefix: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) size_class: Option<u32>,
+    pub(super) max_inflight_tasks: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

@@ -39,7 +39,9 @@ fn an_empty_file_differs_from_none_in_one_thing() {
 #[test]
 fn every_key_is_read() {
     let text = r#"{
-        listen: "0.0.0.0:1", state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"], max_attempts: 5, placement: "best_fit",
+        listen: "0.0.0.0:1", state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
+        pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4 }],
+        max_attempts: 5, placement: "best_fit",
         attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0,
         priority_step: "1m", worker_match_logging_interval_s: -1,
         supported_platform_properties: { a: "exact", b: "minimum", "c d": "priority", e: "ignore" },
@@ -70,6 +72,15 @@ fn every_key_is_read() {
         (1, 2, 5)
     );
     assert_eq!((config.attempts.exhausted_forgiven_max, config.quarantine_after), (0, 0));
+    let [pool] = &*config.pools else { panic!("{:?}", config.pools) };
+    assert_eq!(
+        (pool.name.as_str(), &*pool.platform["a"], &*pool.platform["b"]),
+        ("p", &["1".to_owned()][..], &["2".to_owned()][..])
+    );
+    assert_eq!(
+        (pool.instance_name_prefix.as_deref(), pool.size_class, pool.max_inflight_tasks),
+        (Some("x"), Some(3), 4)
+    );
     assert_eq!((config.limits.classes_max, config.limits.demands_max), (6, 7));
     assert_eq!((config.limits.workers_max, config.limits.holds_max), (8, 9));
     assert_eq!(config.limits.command_size_max_bytes, 3);
@@ -94,11 +105,28 @@ fn what_is_printed_says_the_same_when_read() {
         "{policy: {file: '/p.wasm', memory: '1000B'}, timers: {heartbeat: '1500ms'}}",
         "{worker: {platform: {ISA: [], Arch: {values: ['b', '']}, cpu_count: {query_cmd: \"sh -c 'nproc'\"}}}}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
+        "{pools: [{name: 'a'}, {name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}]}",
         "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0}",
     ] {
         let config = Config::parse(text, "/etc/p.json5").unwrap();
         let printed = config.to_json().to_string();
         assert_eq!(Config::parse(&printed, "/etc/p.json5").unwrap(), config, "{printed}");
+    }
+}
+
+#[test]
+fn pools_are_checked() {
+    let text = refused(
+        "{pools: [{name: 'a', platform: {ISO: 'x', cpu_count: ['1', '2'], Pool: {query_cmd: 'x'}}}, {name: 'a'}, {}]}",
+    );
+    for part in [
+        "\"ISO\" is not in supported_platform_properties (did you mean \"ISA\"?)",
+        "pools[0].platform.cpu_count: is of type minimum: give the one amount",
+        "pools[0].platform.Pool: query_cmd is for the bundled worker",
+        "pools[1].name: the pool \"a\" is declared twice",
+        "pools[2]: has no name",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
     }
 }
 

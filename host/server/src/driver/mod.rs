@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use pointsman_proto::longrunning::Operation;
 use pointsman_proto::{pack, rev2, rpc};
+use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::effect::{Effect, End, HostNews, OperationStage, Output, Refusal, Reply};
 use pointsman_scheduler::event::{Event, Poll, Report, Submit, WorkerSpec};
 use pointsman_scheduler::explain::Explanation;
@@ -133,10 +134,12 @@ enum What {
 
 impl Driver {
     /// A driver of an empty core.
-    pub fn new(config: Config, schema: Arc<Schema>) -> Arc<Self> {
+    pub fn new(config: Config, schema: Arc<Schema>, pools: Arc<[DeclaredPool]>) -> Arc<Self> {
+        let mut scheduler = Scheduler::new(config, schema.clone());
+        scheduler.declare(pools);
         Arc::new(Self {
             core: Mutex::new(Core {
-                scheduler: Scheduler::new(config, schema.clone()),
+                scheduler,
                 payloads: SecondaryMap::new(),
                 cells: SecondaryMap::new(),
                 polls: hashbrown::HashMap::new(),
@@ -411,6 +414,17 @@ impl Driver {
         });
         // The core answers every hold.
         outcome.unwrap_or(HoldOutcome::Unknown)
+    }
+
+    /// Lets hosts of these workers out of quarantine, and ends pauses that they asked for. Names them.
+    pub fn release(&self, pattern: Pattern) -> Vec<Arc<str>> {
+        self.step(Event::Release(pattern), None, |_, effects| {
+            let hosts = effects.iter().filter_map(|effect| match effect {
+                Effect::Host { host, news: HostNews::Released | HostNews::Resumed } => Some(host.clone()),
+                _ => None,
+            });
+            hosts.collect()
+        })
     }
 
     /// Ends the operations meant, and names them.

@@ -10,6 +10,7 @@ use pointsman_proto::remoteworker::operation_queue_server::OperationQueue;
 use pointsman_proto::remoteworker::{DesiredState, SynchronizeRequest, SynchronizeResponse, desired_state};
 use pointsman_proto::rev2::{self, ExecuteResponse};
 use pointsman_proto::rpc;
+use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::event::{Report, Stage, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_scheduler::properties::Schema;
@@ -30,6 +31,7 @@ pub struct SynchronizeService {
 struct Inner {
     driver: Arc<Driver>,
     schema: Arc<Schema>,
+    pools: Arc<[DeclaredPool]>,
     host_key: HostKey,
     heartbeat: Duration,
     idle_poll_max: Duration,
@@ -46,15 +48,21 @@ const SPECS_MAX: usize = 200_000;
 /// Bytes of one identity. It is kept in several places for each worker there is or was lately.
 const IDENTITY_MAX_BYTES: usize = 64 << 10;
 
-/// The pool of workers that nothing else is said of.
+/// The pool of workers that no declared pool has.
 const DEFAULT_POOL: &str = "default";
 
 impl SynchronizeService {
     /// The service over a driver.
-    pub fn new(driver: Arc<Driver>, host_key: HostKey, heartbeat: Duration, idle_poll_max: Duration) -> Self {
+    pub fn new(
+        driver: Arc<Driver>,
+        pools: Arc<[DeclaredPool]>,
+        host_key: HostKey,
+        heartbeat: Duration,
+        idle_poll_max: Duration,
+    ) -> Self {
         let schema = driver.schema().clone();
         let specs = Mutex::default();
-        Self { inner: Arc::new(Inner { driver, schema, host_key, heartbeat, idle_poll_max, specs }) }
+        Self { inner: Arc::new(Inner { driver, schema, pools, host_key, heartbeat, idle_poll_max, specs }) }
     }
 }
 
@@ -142,6 +150,8 @@ impl Inner {
                 keys.iter().filter_map(|k| id.get_key_value(k.as_str())).map(|(k, v)| (*k, *v)).collect()
             }
         };
+        let (prefix, size) = (&request.instance_name_prefix, request.size_class);
+        let pool = self.pools.iter().find(|pool| pool.has(prefix, size, &offered));
         // A worker whose id has none of the configured keys is a host of its own.
         let host = if host.is_empty() { id.clone() } else { host };
         Ok(WorkerSpec {
@@ -151,8 +161,8 @@ impl Inner {
             properties,
             offered,
             size_class: request.size_class,
-            pool: DEFAULT_POOL.into(),
-            max_inflight_tasks: 0,
+            pool: pool.map_or_else(|| DEFAULT_POOL.into(), |pool| pool.name.clone()),
+            max_inflight_tasks: pool.map_or(0, |pool| pool.max_inflight_tasks),
         })
     }
 

@@ -1,4 +1,5 @@
-//! Commands that ask or tell a running scheduler: `why`, `plan`, `queue`, `workers`, `drain`, `pause`, `cancel`.
+//! Commands that ask or tell a running scheduler: `why`, `plan`, `queue`, `workers`, `drain`, `pause`,
+//! `release`, `cancel`.
 
 mod client;
 mod tables;
@@ -72,6 +73,17 @@ pub(super) enum AdminCommand {
     Drain(HoldArgs),
     /// Give workers nothing more for now.
     Pause(HoldArgs),
+    /// Let hosts out of quarantine, and end pauses that they asked for themselves.
+    Release {
+        /// An entry that a worker's id must have; may be repeated. `workers` lists ids.
+        #[arg(value_name = "KEY=VALUE", value_parser = parse_pair, required_unless_present = "all")]
+        pattern: Vec<(String, String)>,
+        /// Hosts of all workers.
+        #[arg(long, conflicts_with = "pattern")]
+        all: bool,
+        #[command(flatten)]
+        target: Target,
+    },
     /// End operations; their clients get CANCELLED.
     Cancel {
         #[command(flatten)]
@@ -151,6 +163,12 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
         }
         AdminCommand::Drain(args) => hold(hold::Kind::Drain, args).await?,
         AdminCommand::Pause(args) => hold(hold::Kind::Pause, args).await?,
+        AdminCommand::Release { pattern, target, .. } => {
+            let mut client = connect(&target).await?;
+            let request = v1::ReleaseRequest { worker_id_pattern: pattern.into_iter().collect() };
+            let answer = client.release(request).await.map_err(refused)?.into_inner();
+            show(&target, &answer, |a| tables::released(&a.hosts))?;
+        }
         AdminCommand::Cancel { which, target } => {
             let mut client = connect(&target).await?;
             let which = match which {

@@ -88,6 +88,15 @@ pub(super) fn holds(kind: hold::Kind, holds: &[Hold]) -> String {
     aligned(&rows).join("\n")
 }
 
+pub(super) fn released(hosts: &[String]) -> String {
+    if hosts.is_empty() {
+        return "no host of such workers was in quarantine or paused itself".to_owned();
+    }
+    let total = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+    let hosts = hosts.iter().map(|host| format!("\n  {host}"));
+    format!("released {}{}", count(total, "host"), hosts.collect::<String>())
+}
+
 pub(super) fn cancelled(names: &[String]) -> String {
     let total = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let names = names.iter().map(|n| format!("\n  {n}"));

@@ -19,7 +19,7 @@ impl Checker {
         state_dir: &Path,
         schema: Option<&BTreeMap<String, PropertyType>>,
     ) -> BundledWorker {
-        let platform = self.platform(raw.platform, schema);
+        let platform = self.platform(&KeyPath::of("worker.platform"), raw.platform, schema);
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         BundledWorker {
             enabled: raw.enabled.unwrap_or(false),
@@ -36,20 +36,22 @@ impl Checker {
         }
     }
 
-    fn platform(
+    /// What workers offer; `at` says where that is.
+    pub(super) fn platform(
         &mut self,
+        at: &KeyPath,
         raw: BTreeMap<String, RawPlatformValues>,
         schema: Option<&BTreeMap<String, PropertyType>>,
     ) -> BTreeMap<String, PlatformValues> {
         let mut platform = BTreeMap::new();
         for (key, values) in raw {
-            let at = KeyPath::of("worker.platform").key(&key);
+            let at = at.key(&key);
             let kind = schema.and_then(|schema| schema.get(&key));
             if let Some(schema) = schema.filter(|_| kind.is_none()) {
                 let guess = nearest(&key, schema.keys().map(String::as_str));
                 let guess = guess.map_or_else(String::new, |guess| format!(" (did you mean {guess:?}?)"));
                 let text = format!(
-                    "the worker would be refused: {key:?} is not in supported_platform_properties{guess}; add it there, \
+                    "such a worker would be refused: {key:?} is not in supported_platform_properties{guess}; add it there, \
                      or leave it out here"
                 );
                 self.complain(at.clone(), At::Key, text);
