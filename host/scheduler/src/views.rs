@@ -224,6 +224,14 @@ impl Scheduler {
         classes.filter_map(|(task, count)| self.class_view(task, count, &workers)).collect()
     }
 
+    /// One set of requirements of [`Self::waiting_classes`], by its task and its number, if the task still waits.
+    ///
+    /// Looks at every worker once.
+    pub fn waiting_class(&self, task: TaskId, count: usize) -> Option<ClassView> {
+        self.tasks.get(task).filter(|t| t.is_queued())?;
+        self.class_view(task, count, &self.workers_by_kind())
+    }
+
     fn class_view(&self, task: TaskId, count: usize, workers: &ByKind<'_>) -> Option<ClassView> {
         let class = &self.index.classes[self.tasks.get(task)?.class];
         let others = class.queued.iter().filter(|t| **t != task);

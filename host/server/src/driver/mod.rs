@@ -375,9 +375,13 @@ impl Driver {
 
     /// What waits, by sets of requirements, longest waiting first.
     pub fn queue(&self, at_most: usize) -> Vec<(ClassView, Arc<Payload>)> {
-        let core = self.lock();
-        let classes = core.scheduler.queue(at_most).into_iter();
-        classes.filter_map(|c| Some((core.payloads.get(c.task)?.clone(), c))).map(|(p, c)| (c, p)).collect()
+        let classes = self.lock().scheduler.waiting_classes(at_most);
+        // Each looks at every worker, so others get the lock in between.
+        let explained = classes.into_iter().filter_map(|(task, count)| {
+            let core = self.lock();
+            Some((core.scheduler.waiting_class(task, count)?, core.payloads.get(task)?.clone()))
+        });
+        explained.collect()
     }
 
     /// The operations that have waited longest, `at_most` of them, with their ages.
