@@ -107,6 +107,7 @@ pub enum HoldOutcome {
 impl Display for HoldOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Added(0) => f.write_str("added; no worker that is known now matches: it holds those that come"),
             Self::Added(n) => write!(f, "added; workers that match: {n}"),
             Self::Already(n) => write!(f, "already in force; workers that match: {n}"),
             Self::Removed(n) => write!(f, "removed; workers that match: {n}"),

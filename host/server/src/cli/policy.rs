@@ -97,7 +97,13 @@ fn wants_command(policy: &Generation) -> &'static str {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(file).map_err(|error| Failure::Usage(format!("{}: can't be read: {error}", file.display())))
+    let usage = |text: String| Failure::Usage(format!("{}: {text}", file.display()));
+    let kind = std::fs::metadata(file).map_err(|error| usage(format!("can't be read: {error}")))?;
+    // A pipe would be waited for without an end.
+    if !kind.is_file() {
+        return Err(usage("is not a file: give a component's file".to_owned()));
+    }
+    std::fs::read(file).map_err(|error| usage(format!("can't be read: {error}")))
 }
 
 fn refused(file: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -115,6 +115,14 @@ fn what_is_printed_says_the_same_when_read() {
 }
 
 #[test]
+fn a_file_that_is_nested_too_deep_is_refused() {
+    let deep = |n| format!("{{policy: {{config: {}{}}}}}", "[".repeat(n), "]".repeat(n));
+    assert!(Config::parse(&deep(98), "p.json5").is_ok());
+    assert!(refused(&deep(99)).contains("p.json5:1:"), "{}", refused(&deep(99)));
+    assert!(refused(&deep(100_000)).contains("nested more than 100 deep"));
+}
+
+#[test]
 fn pools_are_checked() {
     let text = refused(
         "{pools: [{name: 'a', platform: {ISO: 'x', cpu_count: ['1', '2'], Pool: {query_cmd: 'x'}}}, {name: 'a'}, {}]}",

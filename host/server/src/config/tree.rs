@@ -7,8 +7,15 @@ use serde_json::{Map, Value};
 
 use super::error::Problem;
 
+/// So deep may lists and objects be nested: reading recurses.
+const DEPTH_MAX: usize = 100;
+
 /// Reads the text. Errors of syntax carry line and column.
 pub(super) fn parse(text: &str) -> Result<Value, Problem> {
+    if let Some((line, column)) = too_deep(text) {
+        let text = format!("lists and objects are nested more than {DEPTH_MAX} deep");
+        return Err(Problem { line, column, key: String::new(), text });
+    }
     json5::from_str::<Tree>(text).map(|tree| tree.0).map_err(|error| {
         let message = error.to_string();
         let what = message.split(" at line ").next().unwrap_or(&message).to_owned();
@@ -24,6 +31,24 @@ pub(super) fn parse(text: &str) -> Result<Value, Problem> {
         };
         Problem { line, column, key: String::new(), text }
     })
+}
+
+/// Where the text is nested too deep. Brackets in strings and comments count, which no real file notices.
+fn too_deep(text: &str) -> Option<(usize, usize)> {
+    let mut depth: usize = 0;
+    for (line, content) in text.lines().enumerate() {
+        for (column, c) in content.chars().enumerate() {
+            match c {
+                '[' | '{' => depth += 1,
+                ']' | '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > DEPTH_MAX {
+                return Some((line + 1, column + 1));
+            }
+        }
+    }
+    None
 }
 
 /// Line and column just behind the last line's text: where an unfinished file ends.
