@@ -133,7 +133,10 @@ async fn workers_are_drained_paused_and_released() -> anyhow::Result<()> {
         let added = ask(&server, &[act, "hostname=h"]).await?.expect_code(0)?;
         has(&added, &["added; workers that match: 1"])?;
         // What is written wrongly matches nobody, and says so.
-        has(&ask(&server, &[act, "hostname=other"]).await?.expect_code(0)?, &["no worker that is known now matches"])?;
+        has(
+            &ask(&server, &[act, "hostname=other"]).await?.expect_code(0)?,
+            &["no worker that is known now matches"],
+        )?;
         let list = ask(&server, &[act, "--list"]).await?.expect_code(0)?;
         has(&list, &["hostname=h      for ", "hostname=other  for ", "matches 1 worker   0 run something"])?;
         let facts = json(&server, &[act, "--list"]).await?;

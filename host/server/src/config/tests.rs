@@ -265,7 +265,7 @@ fn contradictions_are_told_together() {
         "host_key: is empty",
         "limits.message_size: is below 4MiB",
         "worker_match_logging_interval_s: -2 s is no interval",
-        "worker.platform.gpu: the worker would be refused",
+        "worker.platform.gpu: such a worker would be refused",
         "worker.platform.cpu_count: \"cpu_count\" is of type minimum",
         "did you mean \"ISA\"?",
     ] {
@@ -359,7 +359,7 @@ fn flags_win_over_the_file() {
 fn flags_are_checked_too() {
     let flags = Overrides { worker_platform: [("x".to_owned(), vec![])].into(), ..Overrides::default() };
     let error = Config::without_file(&flags).unwrap_err().to_string();
-    assert!(error.starts_with("command line: worker.platform.x: the worker would be refused"), "{error}");
+    assert!(error.starts_with("command line: worker.platform.x: such a worker would be refused"), "{error}");
 }
 
 #[test]
