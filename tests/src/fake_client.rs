@@ -15,10 +15,11 @@ use pointsman_proto::{
         BatchReadBlobsRequest, BatchUpdateBlobsRequest, Digest, ExecuteRequest, RequestMetadata,
         WaitExecutionRequest, action_cache_client::ActionCacheClient,
         batch_update_blobs_request::Request as Blob, capabilities_client::CapabilitiesClient,
-        content_addressable_storage_client::ContentAddressableStorageClient, digest_function,
+        content_addressable_storage_client::ContentAddressableStorageClient,
         execution_client::ExecutionClient,
     },
 };
+use pointsman_storage::DigestFunction;
 use prost::Message as _;
 use std::net::SocketAddr;
 use tonic::{
@@ -39,6 +40,7 @@ pub struct FakeClient {
     channel: Channel,
     instance_name: String,
     metadata: Option<MetadataValue<Binary>>,
+    function: DigestFunction,
 }
 
 impl FakeClient {
@@ -52,12 +54,17 @@ impl FakeClient {
 
     /// Uses a connection that exists.
     pub fn new(channel: Channel) -> Self {
-        Self { channel, instance_name: String::new(), metadata: None }
+        Self { channel, instance_name: String::new(), metadata: None, function: DigestFunction::Sha256 }
     }
 
     /// Uses this instance name in every call, in place of the empty one.
     pub fn with_instance_name(self, name: impl Into<String>) -> Self {
         Self { instance_name: name.into(), ..self }
+    }
+
+    /// Computes digests with this function, in place of SHA-256.
+    pub fn with_digest_function(self, function: DigestFunction) -> Self {
+        Self { function, ..self }
     }
 
     /// Sends this along with every call, as build tools do.
@@ -129,7 +136,7 @@ impl FakeClient {
                 bytes = 0;
             }
             bytes += size;
-            let digest = digest_of(&data);
+            let digest = pointsman_storage::Digest::of(self.function, &data).to_proto();
             digests.push(digest.clone());
             batch.push(Blob { digest: Some(digest), data, compressor: 0 });
         }
@@ -145,7 +152,7 @@ impl FakeClient {
         let request = BatchUpdateBlobsRequest {
             instance_name: self.instance_name.clone(),
             requests,
-            digest_function: digest_function::Value::Sha256.into(),
+            digest_function: self.function.to_proto().into(),
         };
         let answer = self.content().batch_update_blobs(self.request(request)).await?.into_inner();
         ensure!(
@@ -168,7 +175,7 @@ impl FakeClient {
         let request = BatchReadBlobsRequest {
             instance_name: self.instance_name.clone(),
             digests: vec![digest.clone()],
-            digest_function: digest_function::Value::Sha256.into(),
+            digest_function: self.function.to_proto().into(),
             ..Default::default()
         };
         let answer = self.content().batch_read_blobs(self.request(request)).await?.into_inner();
@@ -184,7 +191,7 @@ impl FakeClient {
     /// # Errors
     /// As [`FakeClient::upload`].
     pub async fn upload_action(&self, spec: &ActionSpec) -> Result<Digest> {
-        let blobs = spec.blobs();
+        let blobs = spec.blobs_by(self.function);
         let digests = self.upload(blobs).await?;
         digests.into_iter().next_back().context("no digest of the action")
     }
@@ -205,7 +212,7 @@ impl FakeClient {
     pub async fn execute_request(&self, request: ExecuteRequest) -> Result<Updates, Status> {
         let request = ExecuteRequest {
             instance_name: self.instance_name.clone(),
-            digest_function: digest_function::Value::Sha256.into(),
+            digest_function: self.function.to_proto().into(),
             ..request
         };
         Ok(Updates::new(self.execution().execute(self.request(request)).await?.into_inner()))

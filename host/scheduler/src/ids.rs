@@ -57,6 +57,11 @@ impl ActionDigest {
     pub fn hash(&self) -> &[u8] {
         &self.0.hash
     }
+
+    /// Whether a worker that reports `other` means this action: the protocol's reports have no digest function.
+    pub(crate) fn is_reported_as(&self, other: &Self) -> bool {
+        self.0.hash == other.0.hash && self.0.size_bytes == other.0.size_bytes
+    }
 }
 
 /// Hash map for look-up only: its order depends on nothing but its content, and still nothing may iterate it.

@@ -47,7 +47,7 @@ impl Scheduler {
     fn poll_with_task(&mut self, worker: WorkerId, task: TaskId, poll: &Poll, out: &mut Output) {
         let Some(run) = self.fleet.workers[worker].run.as_mut() else { return };
         match &poll.report {
-            Report::Executing(digest, stage) if *digest == run.digest => {
+            Report::Executing(digest, stage) if run.digest.is_reported_as(digest) => {
                 run.stage = Some(*stage);
                 out.effects.push(reply(poll.poll, Reply::Continue));
                 // The command is over: what it took can serve another. The slot is free when the result comes.
@@ -55,7 +55,7 @@ impl Scheduler {
                     self.offer(self.fleet.workers[worker].host, out);
                 }
             }
-            Report::Completed(digest, verdict) if *digest == run.digest => {
+            Report::Completed(digest, verdict) if run.digest.is_reported_as(digest) => {
                 self.fleet.stop(&self.index, worker);
                 let again = self.completed(worker, task, verdict, out);
                 self.poll_without_task(worker, again, poll, out);
@@ -165,7 +165,7 @@ impl Scheduler {
 
     /// The worker executes what nobody wants.
     fn note_stray(&mut self, worker: WorkerId, digest: &ActionDigest) {
-        if self.fleet.workers[worker].run.as_ref().is_some_and(|r| r.digest == *digest) {
+        if self.fleet.workers[worker].run.as_ref().is_some_and(|r| r.digest.is_reported_as(digest)) {
             return;
         }
         self.fleet.stop(&self.index, worker);

@@ -2,9 +2,8 @@
 
 use std::io;
 
+use pointsman_digest::{Digest, DigestError};
 use thiserror::Error;
-
-use crate::digest::{Digest, DigestError};
 
 /// Why the storage could not do what was asked. The server maps each variant to one gRPC code, in one place.
 #[derive(Debug, Error)]

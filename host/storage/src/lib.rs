@@ -4,10 +4,9 @@
 //! everything in a folder of this machine; a remote REv2 store and an object store fit the same trait, so nothing
 //! here promises a local path, a cheap look-up or a lock.
 //!
-//! Module map: `digest` names blobs, `verify` checks them, `references` says which blobs an action result needs,
+//! Module map: `verify` checks blobs, `references` says which blobs an action result needs,
 //! `error` is the one error type, `weighted_lru` is the bounded map that the embedded store builds on.
 
-mod digest;
 pub mod embedded;
 mod error;
 mod references;
@@ -21,9 +20,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use pointsman_proto::rev2::ActionResult;
 
-pub use digest::{Digest, DigestError, DigestFunction};
 pub use embedded::{EmbeddedConfig, EmbeddedStats, EmbeddedStorage, OpenError};
 pub use error::{InvalidBlob, StorageError};
+pub use pointsman_digest::{Digest, DigestError, DigestFunction};
 pub use references::{References, outputs_present, references_of_result, references_of_tree};
 pub use verify::{Verifier, verify};
 

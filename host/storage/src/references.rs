@@ -1,12 +1,12 @@
 //! Which blobs an action result needs.
 
 use bytes::Bytes;
+use pointsman_digest::{Digest, DigestError, DigestFunction};
 use pointsman_proto::rev2::{ActionResult, Directory, Tree};
 use prost::Message;
 use tracing::warn;
 
 use crate::Storage;
-use crate::digest::{Digest, DigestError, DigestFunction};
 use crate::error::StorageError;
 
 /// The largest Tree or Directory that a look-up reads. A result with a larger one is a miss: nothing vouches for

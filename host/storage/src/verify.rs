@@ -1,25 +1,24 @@
 //! Checks content against its digest.
 
-use crate::digest::{Digest, Hasher};
+use pointsman_digest::{Digest, Hasher};
+
 use crate::error::InvalidBlob;
 
 /// Checks content that arrives in pieces.
 pub struct Verifier {
     expected: Digest,
     hasher: Hasher,
-    seen_bytes: u64,
 }
 
 impl Verifier {
     /// Begins the check of content that is claimed to be `expected`.
     pub fn new(expected: Digest) -> Self {
-        Self { expected, hasher: Hasher::new(expected.function()), seen_bytes: 0 }
+        Self { expected, hasher: Hasher::new(expected.function()) }
     }
 
     /// Takes the next piece. Fails as soon as there are more bytes than the digest says.
     pub fn update(&mut self, piece: &[u8]) -> Result<(), InvalidBlob> {
-        self.seen_bytes += piece.len() as u64;
-        if self.seen_bytes > self.expected.size_bytes() {
+        if self.seen_bytes() + piece.len() as u64 > self.expected.size_bytes() {
             return Err(InvalidBlob::TooLong { expected: self.expected });
         }
         self.hasher.update(piece);
@@ -28,18 +27,18 @@ impl Verifier {
 
     /// Bytes seen up to now.
     pub fn seen_bytes(&self) -> u64 {
-        self.seen_bytes
+        self.hasher.size_bytes()
     }
 
     /// Ends the check: size first, since a truncated upload is the common mistake and has a wrong hash as well.
     pub fn finish(self) -> Result<(), InvalidBlob> {
         let expected = self.expected;
-        if self.seen_bytes != expected.size_bytes() {
-            return Err(InvalidBlob::TooShort { expected, received_bytes: self.seen_bytes });
+        let received = self.hasher.finish();
+        if received.size_bytes() != expected.size_bytes() {
+            return Err(InvalidBlob::TooShort { expected, received_bytes: received.size_bytes() });
         }
-        let hash = self.hasher.finish();
-        if hash != *expected.hash_bytes() {
-            return Err(InvalidBlob::WrongHash { expected, received: crate::digest::hex(&hash) });
+        if received != expected {
+            return Err(InvalidBlob::WrongHash { expected, received: received.hash_hex() });
         }
         Ok(())
     }

@@ -2,7 +2,6 @@
 use crate::{
     cas::{Cas, Store},
     command::{self, EndedBy, Outcome, Spec},
-    digest::Function,
     error::Failure,
     inputs::Inputs,
     outputs::{Collected, Wanted},
@@ -11,6 +10,7 @@ use crate::{
     usage,
     workdir::BuildDir,
 };
+use pointsman_digest::DigestFunction;
 use pointsman_proto::{
     pack,
     remoteworker::desired_state::Executing,
@@ -116,7 +116,9 @@ impl Executor {
 
 impl Life<'_> {
     async fn run(&mut self, desired: &Executing) -> Result<(ActionResult, rpc::Status), Stop> {
-        let function = Function::from_proto(desired.digest_function)?;
+        let function = DigestFunction::from_proto(desired.digest_function)
+            .map_err(|error| Failure::invalid(error.to_string()))?
+            .ok_or_else(|| Failure::invalid("the scheduler named no digest function"))?;
         let instance = self.executor.instance_name(&desired.instance_name_suffix)?;
         let action =
             desired.action.as_ref().ok_or_else(|| Failure::invalid("the scheduler sent no action"))?;
@@ -156,18 +158,18 @@ impl Life<'_> {
     async fn fetch_command(
         &self,
         instance: String,
-        function: Function,
+        function: DigestFunction,
         action: &Action,
     ) -> Result<(Store, Command), Failure> {
-        let digest = function.check("the Command of the action", action.command_digest.as_ref())?;
-        if digest.size > COMMAND_MAX_BYTES {
+        let store = self.executor.cas.store(instance, function).await;
+        let digest = store.digest("the Command of the action", action.command_digest.as_ref())?;
+        if digest.size_bytes() > COMMAND_MAX_BYTES {
             return Err(Failure::invalid(format!(
                 "the Command {} is larger than {COMMAND_MAX_BYTES} bytes, the most that is read",
                 digest.path()
             )));
         }
-        let store = self.executor.cas.store(instance, function).await;
-        let data = store.read(&digest).await?.ok_or_else(|| Failure::missing(vec![digest.clone()]))?;
+        let data = store.read(&digest).await?.ok_or_else(|| Failure::missing(vec![digest]))?;
         let command = Command::decode(data)
             .map_err(|e| Failure::invalid(format!("{} is not a Command: {e}", digest.path())))?;
         Ok((store, command))
@@ -182,8 +184,7 @@ impl Life<'_> {
         command: &Command,
         wanted: &Wanted,
     ) -> Result<PathBuf, Stop> {
-        let input_root =
-            store.function().check("the input root of the action", action.input_root_digest.as_ref())?;
+        let input_root = store.digest("the input root of the action", action.input_root_digest.as_ref())?;
         let working = check_relative("the working directory", &command.working_directory)?;
         let dir = self.dir.clone();
         blocking("making the build directory", move || dir.create()).await?;
@@ -223,7 +224,7 @@ impl Life<'_> {
         &self,
         wanted: Wanted,
         directory: PathBuf,
-        function: Function,
+        function: DigestFunction,
     ) -> Result<Collected, Failure> {
         let (stdout, stderr, cancel) = (self.dir.stdout(), self.dir.stderr(), self.cancel.clone());
         blocking("collecting outputs", move || {

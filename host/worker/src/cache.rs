@@ -2,13 +2,10 @@
 //!
 //! What an action is about to use is *pinned* and can't leave. Of threads that want the same absent blob one
 //! *claims* it and fetches, the others wait for its claim to end and look again.
-use crate::{
-    cas::Sink,
-    digest::{Blob, Function},
-    error::Failure,
-};
+use crate::{cas::Sink, error::Failure};
 use bytes::Bytes;
 use lru::LruCache;
+use pointsman_digest::{Digest, DigestFunction, Hasher};
 use std::{
     collections::HashSet,
     fs, io,
@@ -29,11 +26,11 @@ pub(crate) struct FileCache {
 }
 
 struct State {
-    entries: LruCache<Blob, Entry>,
+    entries: LruCache<Digest, Entry>,
     bytes: u64,
     /// Of `bytes`, what somebody pins.
     pinned_bytes: u64,
-    claimed: HashSet<Blob>,
+    claimed: HashSet<Digest>,
 }
 
 struct Entry {
@@ -51,19 +48,19 @@ pub(crate) struct Lease {
 
 #[derive(Default)]
 struct Held {
-    pins: Vec<Blob>,
-    claims: HashSet<Blob>,
+    pins: Vec<Digest>,
+    claims: HashSet<Digest>,
 }
 
 /// Answer to [`Lease::take`]. All but `waiting` are now pinned or claimed by the lease.
 #[derive(Default)]
 pub(crate) struct Round {
     /// To be fetched by the caller.
-    pub(crate) mine: Vec<Blob>,
+    pub(crate) mine: Vec<Digest>,
     /// On disk since an earlier run, to be hashed by the caller.
-    pub(crate) unchecked: Vec<Blob>,
+    pub(crate) unchecked: Vec<Digest>,
     /// Being fetched by another action.
-    pub(crate) waiting: Vec<Blob>,
+    pub(crate) waiting: Vec<Digest>,
 }
 
 impl FileCache {
@@ -80,7 +77,7 @@ impl FileCache {
                 let file = file?;
                 match blob_of(&file) {
                     Some(blob) => {
-                        state.bytes += blob.size;
+                        state.bytes += blob.size_bytes();
                         state.entries.put(blob, Entry { pins: 0, checked: false });
                     }
                     None => fs::remove_file(file.path())?,
@@ -100,8 +97,9 @@ impl FileCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn path(&self, blob: &Blob) -> PathBuf {
-        self.dir.join(&blob.hash()[..2]).join(format!("{}-{}", blob.hash(), blob.size))
+    fn path(&self, blob: &Digest) -> PathBuf {
+        let fan = format!("{:02x}", blob.hash_bytes()[0]);
+        self.dir.join(fan).join(format!("{}-{}", blob.function().path_name(), blob.file_name()))
     }
 
     /// Removes the least recently used files that nobody pins until `max_bytes` are left, or none can go.
@@ -115,8 +113,8 @@ impl FileCache {
                 break;
             }
             if entry.pins == 0 {
-                excess = excess.saturating_sub(blob.size);
-                victims.push(blob.clone());
+                excess = excess.saturating_sub(blob.size_bytes());
+                victims.push(*blob);
             }
         }
         for blob in victims {
@@ -124,15 +122,15 @@ impl FileCache {
         }
     }
 
-    fn forget(&self, state: &mut State, blob: &Blob) {
+    fn forget(&self, state: &mut State, blob: &Digest) {
         if let Some(entry) = state.entries.pop(blob) {
-            state.bytes -= blob.size;
-            state.pinned_bytes -= if entry.pins > 0 { blob.size } else { 0 };
+            state.bytes -= blob.size_bytes();
+            state.pinned_bytes -= if entry.pins > 0 { blob.size_bytes() } else { 0 };
         }
         if let Err(error) = fs::remove_file(self.path(blob))
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(blob = blob.hash(), %error, "could not remove a file from the cache");
+            tracing::warn!(%blob, %error, "could not remove a file from the cache");
         }
     }
 
@@ -144,7 +142,7 @@ impl FileCache {
 
 impl Lease {
     /// Pins what is there, claims what is not.
-    pub(crate) fn take(&self, wanted: Vec<Blob>) -> Round {
+    pub(crate) fn take(&self, wanted: Vec<Digest>) -> Round {
         let mut state = self.cache.lock();
         let mut held = self.held();
         let mut round = Round::default();
@@ -152,7 +150,7 @@ impl Lease {
             let State { entries, pinned_bytes, .. } = &mut *state;
             let known = entries.get_mut(&blob).map(|entry| {
                 if entry.checked {
-                    *pinned_bytes += if entry.pins == 0 { blob.size } else { 0 };
+                    *pinned_bytes += if entry.pins == 0 { blob.size_bytes() } else { 0 };
                     entry.pins += 1;
                 }
                 entry.checked
@@ -161,8 +159,8 @@ impl Lease {
                 Some(true) => held.pins.push(blob),
                 _ if state.claimed.contains(&blob) => round.waiting.push(blob),
                 known => {
-                    state.claimed.insert(blob.clone());
-                    held.claims.insert(blob.clone());
+                    state.claimed.insert(blob);
+                    held.claims.insert(blob);
                     let list = if known.is_some() { &mut round.unchecked } else { &mut round.mine };
                     list.push(blob);
                 }
@@ -172,10 +170,10 @@ impl Lease {
     }
 
     /// Hashes files of an earlier run; gives those that were damaged, which are to be fetched. Blocks.
-    pub(crate) fn check(&self, unchecked: Vec<Blob>) -> Vec<Blob> {
+    pub(crate) fn check(&self, unchecked: Vec<Digest>) -> Vec<Digest> {
         let mut damaged = Vec::new();
         for blob in unchecked {
-            if hash_file(&self.cache.path(&blob), Function::of_hash(blob.hash()), &CancellationToken::new())
+            if hash_file(&self.cache.path(&blob), blob.function(), &CancellationToken::new())
                 .is_ok_and(|found| found == blob)
             {
                 self.commit(&blob);
@@ -188,7 +186,7 @@ impl Lease {
     }
 
     /// Gives up claims on blobs that could not be had.
-    pub(crate) fn release(&self, blobs: &[Blob]) {
+    pub(crate) fn release(&self, blobs: &[Digest]) {
         let mut state = self.cache.lock();
         let mut held = self.held();
         for blob in blobs {
@@ -201,7 +199,7 @@ impl Lease {
     }
 
     /// Opens a pinned file.
-    pub(crate) fn open(&self, blob: &Blob) -> io::Result<fs::File> {
+    pub(crate) fn open(&self, blob: &Digest) -> io::Result<fs::File> {
         fs::File::open(self.cache.path(blob)).inspect_err(|_| {
             // Somebody cleaned up behind our back: the next action shall fetch it again.
             self.cache.forget(&mut self.cache.lock(), blob);
@@ -213,15 +211,15 @@ impl Lease {
     }
 
     /// The claimed file is in its place now: claim becomes pin.
-    fn commit(&self, blob: &Blob) {
+    fn commit(&self, blob: &Digest) {
         let mut state = self.cache.lock();
         let mut held = self.held();
-        match state.entries.put(blob.clone(), Entry { pins: 1, checked: true }) {
-            None => state.bytes += blob.size,
-            Some(old) => state.pinned_bytes -= if old.pins > 0 { blob.size } else { 0 },
+        match state.entries.put(*blob, Entry { pins: 1, checked: true }) {
+            None => state.bytes += blob.size_bytes(),
+            Some(old) => state.pinned_bytes -= if old.pins > 0 { blob.size_bytes() } else { 0 },
         }
-        state.pinned_bytes += blob.size;
-        held.pins.push(blob.clone());
+        state.pinned_bytes += blob.size_bytes();
+        held.pins.push(*blob);
         held.claims.remove(blob);
         state.claimed.remove(blob);
         drop(held);
@@ -230,7 +228,7 @@ impl Lease {
         self.cache.released.notify_waiters();
     }
 
-    fn write(&self, blob: &Blob, data: &Bytes) -> io::Result<()> {
+    fn write(&self, blob: &Digest, data: &Bytes) -> io::Result<()> {
         let temp = self.temp();
         fs::File::create_new(temp.path())?.write_all(data)?;
         temp.rename(&self.cache.path(blob))
@@ -238,7 +236,7 @@ impl Lease {
 }
 
 impl Sink for Lease {
-    fn keep(&self, blob: &Blob, data: &Bytes) -> Result<(), Failure> {
+    fn keep(&self, blob: &Digest, data: &Bytes) -> Result<(), Failure> {
         let mut written = self.write(blob, data);
         if written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull) {
             self.make_room();
@@ -254,7 +252,7 @@ impl Sink for Lease {
         TempFile { path: self.cache.dir.join("tmp").join(name), kept: false }
     }
 
-    fn keep_file(&self, blob: &Blob, temp: TempFile) -> Result<(), Failure> {
+    fn keep_file(&self, blob: &Digest, temp: TempFile) -> Result<(), Failure> {
         temp.rename(&self.cache.path(blob)).map_err(|e| Failure::io("keeping an input file", &e))?;
         self.commit(blob);
         Ok(())
@@ -302,7 +300,7 @@ impl Drop for Lease {
         for blob in &held.pins {
             if let Some(entry) = entries.peek_mut(blob).filter(|entry| entry.pins > 0) {
                 entry.pins -= 1;
-                *pinned_bytes -= if entry.pins == 0 { blob.size } else { 0 };
+                *pinned_bytes -= if entry.pins == 0 { blob.size_bytes() } else { 0 };
             }
         }
         self.cache.evict(&mut state, self.cache.max_bytes);
@@ -311,29 +309,32 @@ impl Drop for Lease {
     }
 }
 
-fn blob_of(file: &fs::DirEntry) -> Option<Blob> {
+fn blob_of(file: &fs::DirEntry) -> Option<Digest> {
     let name = file.file_name().into_string().ok()?;
-    let (hash, size) = name.split_once('-')?;
-    let blob = Blob::from_parts(hash, size.parse().ok()?)?;
-    (file.metadata().ok()?.len() == blob.size).then_some(blob)
+    let (function, rest) = name.split_once('-')?;
+    let function = DigestFunction::SERVED.iter().find(|served| served.path_name() == function)?;
+    let blob = Digest::from_file_name(*function, rest)?;
+    (file.metadata().ok()?.len() == blob.size_bytes()).then_some(blob)
 }
 
 /// Digest of a file's content.
-pub(crate) fn hash_file(path: &Path, function: Function, cancel: &CancellationToken) -> io::Result<Blob> {
+pub(crate) fn hash_file(
+    path: &Path,
+    function: DigestFunction,
+    cancel: &CancellationToken,
+) -> io::Result<Digest> {
     let mut file = fs::File::open(path)?;
-    let mut hasher = function.hasher();
+    let mut hasher = Hasher::new(function);
     let mut buffer = vec![0; 128 << 10];
-    let mut size = 0;
     loop {
         let n = file.read(&mut buffer)?;
         if n == 0 {
-            return Ok(hasher.finish_blob(size));
+            return Ok(hasher.finish());
         }
         if cancel.is_cancelled() {
             return Err(io::Error::other("the action was cancelled"));
         }
         hasher.update(&buffer[..n]);
-        size += n as u64;
     }
 }
 
@@ -341,14 +342,14 @@ pub(crate) fn hash_file(path: &Path, function: Function, cancel: &CancellationTo
 mod tests {
     use super::*;
 
-    fn blob(text: &str) -> (Blob, Bytes) {
-        (Function::Sha256.blob(text.as_bytes()), Bytes::copy_from_slice(text.as_bytes()))
+    fn blob(text: &str) -> (Digest, Bytes) {
+        (Digest::of(DigestFunction::Sha256, text.as_bytes()), Bytes::copy_from_slice(text.as_bytes()))
     }
 
     fn fill(cache: &Arc<FileCache>, text: &str) -> Lease {
         let (blob, data) = blob(text);
         let lease = cache.lease();
-        let round = lease.take(vec![blob.clone()]);
+        let round = lease.take(vec![blob]);
         assert_eq!(round.mine.as_slice(), std::slice::from_ref(&blob));
         lease.keep(&blob, &data).unwrap();
         lease
@@ -379,10 +380,10 @@ mod tests {
         let cache = FileCache::open(tmp.path().into(), 100).unwrap();
         let (x, _) = blob("x");
         let (first, second) = (cache.lease(), cache.lease());
-        assert_eq!(first.take(vec![x.clone()]).mine.len(), 1);
-        assert_eq!(second.take(vec![x.clone()]).waiting.len(), 1);
+        assert_eq!(first.take(vec![x]).mine.len(), 1);
+        assert_eq!(second.take(vec![x]).waiting.len(), 1);
         drop(first);
-        assert_eq!(second.take(vec![x.clone()]).mine.len(), 1);
+        assert_eq!(second.take(vec![x]).mine.len(), 1);
         second.release(std::slice::from_ref(&x));
         assert_eq!(cache.lease().take(vec![x]).mine.len(), 1);
     }

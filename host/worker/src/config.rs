@@ -39,7 +39,7 @@ pub struct WorkerConfig {
     /// Bytes of the largest gRPC message that is accepted or sent, at least 65,536. Blobs that fit less
     /// often go through `ByteStream`. Servers that allow smaller batches say so in their capabilities.
     pub message_max_bytes: usize,
-    /// Blob transfers at the same time, at least 1, of all threads together.
+    /// Digest transfers at the same time, at least 1, of all threads together.
     pub transfers_max: usize,
     /// How long a call to the storage is repeated while the storage can't be reached, before the action is
     /// given back with `UNAVAILABLE`.

@@ -1,6 +1,7 @@
 //! Input directories: fetched level by level, kept decoded in memory for later actions.
-use crate::{cas::Store, digest::Blob, error::Failure, paths::check_name};
+use crate::{cas::Store, error::Failure, paths::check_name};
 use lru::LruCache;
+use pointsman_digest::Digest;
 use pointsman_proto::rev2::{Directory, NodeProperties};
 use prost::Message as _;
 use std::{
@@ -25,7 +26,7 @@ const DECODED_FACTOR: u64 = 3;
 /// Decoded directories by digest, bounded in bytes.
 pub(crate) struct Directories {
     max_bytes: u64,
-    known: Mutex<(LruCache<Blob, Arc<Directory>>, u64)>,
+    known: Mutex<(LruCache<Digest, Arc<Directory>>, u64)>,
 }
 
 /// What has to be made of an input root, paths relative to it, parents before children.
@@ -44,7 +45,7 @@ pub(crate) struct PlannedDirectory {
 
 pub(crate) struct PlannedFile {
     pub(crate) path: PathBuf,
-    pub(crate) blob: Blob,
+    pub(crate) blob: Digest,
     pub(crate) executable: bool,
     pub(crate) properties: Option<NodeProperties>,
 }
@@ -61,7 +62,7 @@ impl Directories {
     }
 
     /// Lays out the tree below `root`, fetching what is not known.
-    pub(crate) async fn plan(&self, store: &Store, root: Blob) -> Result<Plan, Failure> {
+    pub(crate) async fn plan(&self, store: &Store, root: Digest) -> Result<Plan, Failure> {
         let tree = self.load(store, &root).await?;
         let mut plan = Plan::default();
         let mut stack = vec![(PathBuf::new(), root)];
@@ -77,14 +78,14 @@ impl Directories {
     }
 
     /// All directories below `root`, each once.
-    async fn load(&self, store: &Store, root: &Blob) -> Result<HashMap<Blob, Arc<Directory>>, Failure> {
+    async fn load(&self, store: &Store, root: &Digest) -> Result<HashMap<Digest, Arc<Directory>>, Failure> {
         let mut tree = HashMap::new();
         // With the length of the shortest path to each.
-        let mut level = HashMap::from([(root.clone(), 0)]);
+        let mut level = HashMap::from([(*root, 0)]);
         let mut missing = Vec::new();
         let mut bytes = 0_u64;
         while !level.is_empty() {
-            bytes = level.keys().fold(bytes, |sum, blob| sum.saturating_add(blob.size));
+            bytes = level.keys().fold(bytes, |sum, blob| sum.saturating_add(blob.size_bytes()));
             if bytes > TREE_MAX_BYTES {
                 return Err(Failure::invalid(format!(
                     "the directories of the input root have more than {TREE_MAX_BYTES} bytes"
@@ -108,7 +109,7 @@ impl Directories {
             for (blob, directory) in &found {
                 let above = level.get(blob).copied().unwrap_or_default();
                 for node in &directory.directories {
-                    let child = store.function().check(&node.name, node.digest.as_ref())?;
+                    let child = store.digest(&node.name, node.digest.as_ref())?;
                     let length = above + node.name.len() + 1;
                     next.entry(child)
                         .and_modify(|least: &mut usize| *least = length.min(*least))
@@ -126,16 +127,16 @@ impl Directories {
         if missing.is_empty() { Ok(tree) } else { Err(Failure::missing(missing)) }
     }
 
-    fn recall<'a>(&self, blobs: impl Iterator<Item = &'a Blob>) -> HashMap<Blob, Arc<Directory>> {
+    fn recall<'a>(&self, blobs: impl Iterator<Item = &'a Digest>) -> HashMap<Digest, Arc<Directory>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        blobs.filter_map(|blob| known.0.get(blob).map(|d| (blob.clone(), Arc::clone(d)))).collect()
+        blobs.filter_map(|blob| known.0.get(blob).map(|d| (*blob, Arc::clone(d)))).collect()
     }
 
-    fn remember(&self, blob: &Blob, directory: &Arc<Directory>) {
-        let cost = |blob: &Blob| blob.size * DECODED_FACTOR + 512;
+    fn remember(&self, blob: &Digest, directory: &Arc<Directory>) {
+        let cost = |blob: &Digest| blob.size_bytes() * DECODED_FACTOR + 512;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (entries, bytes) = &mut *known;
-        if entries.put(blob.clone(), Arc::clone(directory)).is_none() {
+        if entries.put(*blob, Arc::clone(directory)).is_none() {
             *bytes += cost(blob);
         }
         while *bytes > self.max_bytes {
@@ -151,21 +152,18 @@ impl Plan {
         store: &Store,
         path: &Path,
         directory: &Directory,
-        stack: &mut Vec<(PathBuf, Blob)>,
+        stack: &mut Vec<(PathBuf, Digest)>,
     ) -> Result<(), Failure> {
         let properties = directory.node_properties.clone();
         self.directories.push(PlannedDirectory { path: path.to_owned(), properties });
         for node in &directory.directories {
-            stack.push((
-                self.join(path, &node.name)?,
-                store.function().check(&node.name, node.digest.as_ref())?,
-            ));
+            stack.push((self.join(path, &node.name)?, store.digest(&node.name, node.digest.as_ref())?));
         }
         for node in &directory.files {
             let path = self.join(path, &node.name)?;
             self.files.push(PlannedFile {
                 path,
-                blob: store.function().check(&node.name, node.digest.as_ref())?,
+                blob: store.digest(&node.name, node.digest.as_ref())?,
                 executable: node.is_executable,
                 properties: node.node_properties.clone(),
             });
@@ -201,7 +199,7 @@ fn path_too_long() -> Failure {
 }
 
 /// Decodes a directory and checks its names: each one component, none twice.
-fn decode(blob: &Blob, data: &[u8]) -> Result<Arc<Directory>, Failure> {
+fn decode(blob: &Digest, data: &[u8]) -> Result<Arc<Directory>, Failure> {
     let directory = Directory::decode(data)
         .map_err(|e| Failure::invalid(format!("{} is not a directory of an input root: {e}", blob.path())))?;
     let names = (directory.files.iter().map(|n| &n.name))

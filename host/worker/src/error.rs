@@ -1,5 +1,6 @@
 //! Why a worker could not start, and why an action could not be carried out.
-use crate::{digest::Blob, query::QueryError};
+use crate::query::QueryError;
+use pointsman_digest::Digest;
 use pointsman_proto::{pack, rpc};
 use std::{io, path::PathBuf};
 use tonic::Code;
@@ -53,7 +54,7 @@ pub enum WorkerError {
 pub(crate) struct Failure {
     pub(crate) code: Code,
     message: String,
-    missing: Vec<Blob>,
+    missing: Vec<Digest>,
     /// This machine's disk is full: freeing some of it may help.
     pub(crate) disk_full: bool,
 }
@@ -69,7 +70,7 @@ impl Failure {
     }
 
     /// Blobs that the client has to upload (again).
-    pub(crate) fn missing(missing: Vec<Blob>) -> Self {
+    pub(crate) fn missing(missing: Vec<Digest>) -> Self {
         let first = missing.first().map(|blob| blob.path()).unwrap_or_default();
         let message = match missing.len() {
             1 => format!("{first} is not in the content store; upload it and execute again"),
@@ -115,7 +116,7 @@ impl Failure {
 
     /// As clients read it: `MISSING` violations with subject `blobs/HASH/SIZE` (REv2, `Execution.Execute`).
     pub(crate) fn into_status(self) -> rpc::Status {
-        let violation = |blob: &Blob| rpc::precondition_failure::Violation {
+        let violation = |blob: &Digest| rpc::precondition_failure::Violation {
             r#type: "MISSING".into(),
             subject: blob.path(),
             description: String::new(),

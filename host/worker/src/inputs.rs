@@ -2,11 +2,11 @@
 use crate::{
     cache::{FileCache, Lease},
     cas::Store,
-    digest::Blob,
     directories::{Directories, Plan},
     error::Failure,
     place::Placer,
 };
+use pointsman_digest::Digest;
 use std::{collections::HashSet, path::Path, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ impl Inputs {
     pub(crate) async fn prepare(
         &self,
         store: &Store,
-        root: Blob,
+        root: Digest,
         build_root: &Path,
         cancel: &CancellationToken,
     ) -> Result<Option<Arc<Plan>>, Failure> {
@@ -49,9 +49,9 @@ impl Inputs {
     /// Pins all files of the plan in the cache, fetching what is not there.
     async fn fetch(&self, store: &Store, plan: &Plan) -> Result<Arc<Lease>, Failure> {
         let lease = Arc::new(self.files.lease());
-        let unique: HashSet<Blob> =
-            plan.files.iter().filter(|file| file.blob.size > 0).map(|file| file.blob.clone()).collect();
-        let mut wanted: Vec<Blob> = unique.into_iter().collect();
+        let unique: HashSet<Digest> =
+            plan.files.iter().filter(|file| file.blob.size_bytes() > 0).map(|file| file.blob).collect();
+        let mut wanted: Vec<Digest> = unique.into_iter().collect();
         let mut missing = Vec::new();
         while !wanted.is_empty() {
             let released = self.files.released.notified();

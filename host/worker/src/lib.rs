@@ -18,7 +18,6 @@ mod cache;
 mod cas;
 mod command;
 mod config;
-mod digest;
 mod directories;
 mod error;
 mod inputs;

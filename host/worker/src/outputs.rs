@@ -1,12 +1,6 @@
 //! What an action produced: the outputs that its Command lists, as an `ActionResult` and blobs to upload.
-use crate::{
-    cache::hash_file,
-    cas::Source,
-    digest::{Blob, Function},
-    error::Failure,
-    paths::check_relative,
-    tree::TreeBuilder,
-};
+use crate::{cache::hash_file, cas::Source, error::Failure, paths::check_relative, tree::TreeBuilder};
+use pointsman_digest::{Digest, DigestFunction};
 use pointsman_proto::rev2::{
     ActionResult, Command, NodeProperties, OutputDirectory, OutputFile, OutputSymlink,
     command::OutputDirectoryFormat,
@@ -55,7 +49,7 @@ pub(crate) struct WantedProperties {
 #[derive(Default)]
 pub(crate) struct Collected {
     pub(crate) result: ActionResult,
-    pub(crate) blobs: HashMap<Blob, Source>,
+    pub(crate) blobs: HashMap<Digest, Source>,
     /// Why an output is not what the Command says, for actions that claim success.
     pub(crate) mismatch: Option<Failure>,
 }
@@ -111,7 +105,7 @@ impl Wanted {
     pub(crate) fn collect(
         &self,
         directory: &Path,
-        function: Function,
+        function: DigestFunction,
         cancel: &CancellationToken,
     ) -> Result<Collected, Failure> {
         let mut collected = Collected::default();
@@ -135,7 +129,7 @@ impl Wanted {
         wanted: &WantedPath,
         path: &Path,
         meta: &fs::Metadata,
-        function: Function,
+        function: DigestFunction,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let failing = |e: &io::Error| Failure::io(format_args!("reading output {:?}", wanted.name), e);
@@ -155,7 +149,7 @@ impl Wanted {
         }
         if found == Kind::File {
             let blob = hash_output(path, meta, function, cancel).map_err(|e| failing(&e))?;
-            collected.blobs.insert(blob.clone(), Source::File(path.to_owned()));
+            collected.blobs.insert(blob, Source::File(path.to_owned()));
             collected.result.output_files.push(OutputFile {
                 path: wanted.name.clone(),
                 digest: Some(blob.to_proto()),
@@ -171,8 +165,8 @@ impl Wanted {
         let tree = builder.build(path, &wanted.name)?;
         collected.blobs.extend(tree.blobs);
         let tree_digest = with_tree.then(|| {
-            let blob = function.blob(&tree.encoded);
-            collected.blobs.insert(blob.clone(), Source::Bytes(tree.encoded));
+            let blob = Digest::of(function, &tree.encoded);
+            collected.blobs.insert(blob, Source::Bytes(tree.encoded));
             blob.to_proto()
         });
         collected.result.output_directories.push(OutputDirectory {
@@ -239,9 +233,9 @@ impl Collected {
     pub(crate) fn add_capture(
         &mut self,
         path: &Path,
-        function: Function,
+        function: DigestFunction,
         cancel: &CancellationToken,
-    ) -> Result<Blob, Failure> {
+    ) -> Result<Digest, Failure> {
         let blob = hash_file(path, function, cancel).map_err(|e| match e.kind() {
             // It would do so anywhere.
             io::ErrorKind::NotFound => Failure::new(
@@ -250,8 +244,8 @@ impl Collected {
             ),
             _ => Failure::io("reading the captured output", &e),
         })?;
-        if blob.size > 0 {
-            self.blobs.insert(blob.clone(), Source::File(path.to_owned()));
+        if blob.size_bytes() > 0 {
+            self.blobs.insert(blob, Source::File(path.to_owned()));
         }
         Ok(blob)
     }
@@ -280,9 +274,9 @@ pub(crate) fn is_executable(meta: &fs::Metadata) -> bool {
 pub(crate) fn hash_output(
     path: &Path,
     meta: &fs::Metadata,
-    function: Function,
+    function: DigestFunction,
     cancel: &CancellationToken,
-) -> io::Result<Blob> {
+) -> io::Result<Digest> {
     match hash_file(path, function, cancel) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             fs::set_permissions(path, fs::Permissions::from_mode(meta.mode() & 0o777 | 0o400))?;

@@ -73,11 +73,11 @@ impl Placer {
         // "text file busy".
         let _gate = SPAWN_GATE.read().unwrap_or_else(PoisonError::into_inner);
         let mut target = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        if planned.blob.size > 0 {
+        if planned.blob.size_bytes() > 0 {
             let mut source = lease.open(&planned.blob)?;
             if !self.reflink(&source, &target) {
                 let copied = io::copy(&mut source, &mut target)?;
-                if copied != planned.blob.size {
+                if copied != planned.blob.size_bytes() {
                     return Err(io::Error::other(format!("the cached file has {copied} bytes")));
                 }
             }

@@ -1,11 +1,11 @@
 //! Output directories as `Tree` messages.
 use crate::{
     cas::Source,
-    digest::{Blob, Function},
     error::Failure,
     outputs::{WantedProperties, hash_output, is_executable},
 };
 use bytes::{BufMut as _, Bytes, BytesMut};
+use pointsman_digest::{Digest, DigestFunction};
 use pointsman_proto::rev2::{Directory, DirectoryNode, FileNode, SymlinkNode};
 use prost::Message as _;
 use std::{
@@ -23,27 +23,27 @@ const DEPTH_MAX: usize = 512;
 pub(crate) struct Tree {
     /// The `Tree` message: root first, each directory once, parents before children.
     pub(crate) encoded: Bytes,
-    pub(crate) root: Blob,
+    pub(crate) root: Digest,
     /// Files below it, and its `Directory` messages where asked for.
-    pub(crate) blobs: HashMap<Blob, Source>,
+    pub(crate) blobs: HashMap<Digest, Source>,
 }
 
 /// Reads one output directory.
 pub(crate) struct TreeBuilder<'a> {
-    function: Function,
+    function: DigestFunction,
     properties: WantedProperties,
     with_directories: bool,
-    blobs: HashMap<Blob, Source>,
+    blobs: HashMap<Digest, Source>,
     /// Children before parents, each once.
     done: Vec<Bytes>,
-    seen: HashSet<Blob>,
+    seen: HashSet<Digest>,
     cancel: &'a CancellationToken,
 }
 
 impl<'a> TreeBuilder<'a> {
     /// With `with_directories` each `Directory` becomes a blob of its own too.
     pub(crate) fn new(
-        function: Function,
+        function: DigestFunction,
         properties: WantedProperties,
         with_directories: bool,
         cancel: &'a CancellationToken,
@@ -73,7 +73,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(Tree { encoded: encoded.freeze(), root, blobs: self.blobs })
     }
 
-    fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<Blob, Failure> {
+    fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<Digest, Failure> {
         let failing = |e: &io::Error| Failure::io(format_args!("reading output {name:?}"), e);
         if depth > DEPTH_MAX {
             return Err(Failure::invalid(format!("output {name:?} has more than {DEPTH_MAX} levels")));
@@ -106,7 +106,7 @@ impl<'a> TreeBuilder<'a> {
                 });
             } else if meta.is_file() {
                 let blob = hash_output(&child, &meta, self.function, self.cancel).map_err(|e| failing(&e))?;
-                self.blobs.insert(blob.clone(), Source::File(child));
+                self.blobs.insert(blob, Source::File(child));
                 directory.files.push(FileNode {
                     name: node,
                     digest: Some(blob.to_proto()),
@@ -119,12 +119,12 @@ impl<'a> TreeBuilder<'a> {
         Ok(self.finish(directory))
     }
 
-    fn finish(&mut self, directory: Directory) -> Blob {
+    fn finish(&mut self, directory: Directory) -> Digest {
         let encoded = Bytes::from(directory.encode_to_vec());
-        let blob = self.function.blob(&encoded);
-        if self.seen.insert(blob.clone()) {
+        let blob = Digest::of(self.function, &encoded);
+        if self.seen.insert(blob) {
             if self.with_directories {
-                self.blobs.insert(blob.clone(), Source::Bytes(encoded.clone()));
+                self.blobs.insert(blob, Source::Bytes(encoded.clone()));
             }
             self.done.push(encoded);
         }

@@ -3,9 +3,9 @@ use bytes::Bytes;
 use pointsman_proto::rev2::{
     Action, Command, Digest, Directory, Platform, command::EnvironmentVariable, platform::Property,
 };
+use pointsman_storage::DigestFunction;
 use prost::Message as _;
-use sha2::{Digest as _, Sha256};
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 /// What an action is made of; the default is a cacheable `true` without inputs, outputs or platform.
 #[derive(Clone, Debug)]
@@ -60,6 +60,12 @@ impl ActionSpec {
 
     /// Serialised input root, command and action, in this order.
     pub fn blobs(&self) -> [Bytes; 3] {
+        self.blobs_by(DigestFunction::Sha256)
+    }
+
+    /// The same with digests by another function.
+    pub fn blobs_by(&self, function: DigestFunction) -> [Bytes; 3] {
+        let digest_of = |blob: &[u8]| pointsman_storage::Digest::of(function, blob).to_proto();
         let input_root: Bytes = self.input_root.encode_to_vec().into();
         let command: Bytes = self.command().encode_to_vec().into();
         let action = Action {
@@ -103,10 +109,5 @@ pub(crate) fn platform(properties: &[(String, String)]) -> Platform {
 
 /// The SHA-256 digest of a blob.
 pub fn digest_of(blob: &[u8]) -> Digest {
-    let mut hash = String::with_capacity(64);
-    for byte in Sha256::digest(blob) {
-        // Writing to a string cannot fail.
-        let _ = write!(hash, "{byte:02x}");
-    }
-    Digest { hash, size_bytes: i64::try_from(blob.len()).unwrap_or(i64::MAX) }
+    pointsman_storage::Digest::of(DigestFunction::Sha256, blob).to_proto()
 }

@@ -104,6 +104,7 @@ async fn malformed_requests_say_what_is_malformed() {
         ("", request(None, 0), "action_digest"),
         ("", request(Some(short), 0), "abc"),
         ("", request(Some(digest.clone()), 3), "MD5"),
+        ("", request(Some(digest.clone()), 8), "SHA256TREE is not served"),
         ("", request(Some(digest_of(&garbage)), 0), "not a valid Action"),
     ];
     for (instance, mut request, part) in cases {

@@ -46,7 +46,7 @@ impl ActionCache for ActionCacheService {
             stderr: request.inline_stderr,
             output_files: &request.inline_output_files,
         };
-        inline_outputs(&*self.storage, function, &mut result, &inline).await?;
+        inline_outputs(&*self.storage, action.function(), &mut result, &inline).await?;
         Ok(Response::new(result))
     }
 

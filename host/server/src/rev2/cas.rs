@@ -44,7 +44,7 @@ impl CasService {
 
     async fn update(
         &self,
-        function: DigestFunction,
+        function: Option<DigestFunction>,
         request: batch_update_blobs_request::Request,
     ) -> batch_update_blobs_response::Response {
         let batch_update_blobs_request::Request { digest, data, compressor } = request;

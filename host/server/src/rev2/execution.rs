@@ -174,7 +174,7 @@ impl Execution for ExecutionService {
             Err(NotQueued::Failed(status)) => Err(status),
             Err(NotQueued::Done(response)) => {
                 let name = uuid::Uuid::new_v4().to_string();
-                let function = function.to_proto().into();
+                let function = digest.function().to_proto().into();
                 let operation = done_at_once(&name, digest.to_proto(), function, &response);
                 Ok(Response::new(Box::pin(stream::iter([Ok(operation)]))))
             }
@@ -196,7 +196,7 @@ fn missing(what: &str, digest: &Digest) -> rev2::ExecuteResponse {
     let details = PreconditionFailure {
         violations: vec![precondition_failure::Violation {
             r#type: "MISSING".to_owned(),
-            subject: format!("blobs/{digest}"),
+            subject: digest.path(),
             description: format!("the {what} is not in the storage"),
         }],
     };

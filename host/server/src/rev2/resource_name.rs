@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The words `blobs`, `compressed-blobs` and `uploads` can't be part of an instance name, so the first of them ends
-//! it. FUNCTION is left out for SHA-256 by every client; given all the same it is accepted.
+//! it. FUNCTION is there when the length of the hash does not tell it (`blake3`); elsewhere it is accepted all the same.
 
 use pointsman_proto::rev2::digest_function::Value;
 use pointsman_storage::{Digest, DigestError, DigestFunction};
@@ -143,9 +143,9 @@ fn blob<'a>(segments: &mut impl Iterator<Item = &'a str>) -> Result<(Digest, Enc
         }
     };
     let mut hash = segments.next().ok_or(Problem::Ends("a hash"))?;
-    let mut function = DigestFunction::Sha256;
+    let mut function = None;
     if let Some(named) = named_function(hash) {
-        function = DigestFunction::from_proto(named.into())?;
+        function = Some(DigestFunction::of_value(named)?);
         hash = segments.next().ok_or(Problem::Ends("a hash"))?;
     }
     let size = segments.next().ok_or(Problem::Ends("a size"))?;
@@ -219,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn the_function_is_named_or_told_by_the_length() {
+        for function in DigestFunction::SERVED {
+            let digest = Digest::of(*function, b"abc");
+            for name in [digest.path(), format!("blobs/{}/{digest}", function.path_name())] {
+                assert_eq!(parse_read(&name).unwrap().digest, digest, "{name}");
+                assert_eq!(parse_write(&format!("uploads/{ID}/{name}")).unwrap().digest, digest, "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn says_what_is_wrong_with_a_name_to_read() {
         for (pattern, expected) in [
             ("", "holds none of the segments blobs"),
@@ -231,8 +242,8 @@ mod tests {
             ("blobs/H/99999999999999999999", "is no decimal number"),
             ("blobs/H/3/x", "\"x\" follows the size"),
             ("blobs/abc/3", "hash \"abc\" has 3 characters"),
-            ("blobs/blake3/H/3", "digest function BLAKE3 is not served; served: SHA256"),
-            ("blobs/sha1/da39a3ee5e6b4b0d3255bfef95601890afd80709/0", "digest function SHA1 is not served"),
+            ("blobs/sha256tree/H/3", "digest function SHA256TREE is not served; served: SHA256, SHA1"),
+            ("blobs/sha1/H/3", "has 64 characters, a SHA1 hash has 40"),
             ("compressed-blobs/H/3", "is not served; served: zstd"),
             ("compressed-blobs/deflate/H/3", "compressor \"deflate\" is not served"),
             ("compressed-blobs/identity/H/3", "compressor \"identity\" is not served"),

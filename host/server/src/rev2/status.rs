@@ -30,11 +30,11 @@ pub fn from_digest(error: &DigestError) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-/// Reads the `digest_function` field of a request.
+/// Reads the `digest_function` field of a request; `None` leaves it to the length of each hash.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` that names the functions served.
-pub fn digest_function(value: i32) -> Result<DigestFunction, Status> {
+pub fn digest_function(value: i32) -> Result<Option<DigestFunction>, Status> {
     DigestFunction::from_proto(value).map_err(|error| from_digest(&error))
 }
 
@@ -43,7 +43,7 @@ pub fn digest_function(value: i32) -> Result<DigestFunction, Status> {
 /// # Errors
 /// `INVALID_ARGUMENT` that says what is wrong with it.
 pub fn digest_field(
-    function: DigestFunction,
+    function: impl Into<Option<DigestFunction>>,
     field: &'static str,
     digest: Option<&rev2::Digest>,
 ) -> Result<Digest, Status> {

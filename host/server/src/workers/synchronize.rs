@@ -270,7 +270,7 @@ fn report(state: WorkerState) -> Result<(Report, Option<ExecuteResponse>), Statu
     Ok((Report::Executing(digest, stage), None))
 }
 
-/// The protocol has hash and size only: the function is told by the hash's length.
+/// The protocol has hash and size only, and the core compares no more.
 fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
     let digest =
         digest.ok_or_else(|| Status::invalid_argument("current_state.executing.action_digest is not set"))?;
@@ -286,7 +286,7 @@ fn digest(digest: Option<&rev2::Digest>) -> Result<ActionDigest, Status> {
             digest.hash
         ))
     })?;
-    Ok(ActionDigest::new(rev2::digest_function::Value::Sha256.into(), &hash, digest.size_bytes))
+    Ok(ActionDigest::new(rev2::digest_function::Value::Unknown.into(), &hash, digest.size_bytes))
 }
 
 /// Is it the action's result, or the worker's trouble? Missing inputs, a malformed action and a time-out are the client's

@@ -99,9 +99,9 @@ async fn requests_that_are_wrong_say_how() {
     assert_status(bad_name, Code::InvalidArgument, "holds \"blobs\", which the protocol reserves");
     let no_digest = fixture.action_cache().get_action_result(GetActionResultRequest::default()).await;
     assert_status(no_digest, Code::InvalidArgument, "action_digest is not set");
-    let request = GetActionResultRequest { digest_function: 2, ..get("", &action) };
-    let sha1 = fixture.action_cache().get_action_result(request).await;
-    assert_status(sha1, Code::InvalidArgument, "digest function SHA1 is not served; served: SHA256");
+    let request = GetActionResultRequest { digest_function: 7, ..get("", &action) };
+    let murmur = fixture.action_cache().get_action_result(request).await;
+    assert_status(murmur, Code::InvalidArgument, "digest function MURMUR3 is not served; served: SHA256");
 
     let request = UpdateActionResultRequest { action_digest: Some(action.to_proto()), ..Default::default() };
     let no_result = fixture.action_cache().update_action_result(request).await;

@@ -76,9 +76,10 @@ async fn digests_that_are_wrong_are_named() {
 #[tokio::test]
 async fn instance_names_and_functions_are_checked_in_every_call() {
     let fixture = Fixture::new().await;
-    for (instance_name, digest_function, text) in
-        [("a//b", 0, "two slashes in a row"), ("", 9, "digest function BLAKE3 is not served; served: SHA256")]
-    {
+    for (instance_name, digest_function, text) in [
+        ("a//b", 0, "two slashes in a row"),
+        ("", 8, "digest function SHA256TREE is not served; served: SHA256, SHA1, SHA384"),
+    ] {
         let instance_name = instance_name.to_owned();
         let request = FindMissingBlobsRequest {
             instance_name: instance_name.clone(),

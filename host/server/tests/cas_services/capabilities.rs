@@ -26,11 +26,13 @@ async fn clients_find_what_they_insist_on() {
     let execution = all.execution_capabilities.unwrap();
     assert!(execution.exec_enabled);
     assert_eq!(execution.digest_function(), digest_function::Value::Sha256);
-    assert_eq!(execution.digest_functions, [i32::from(digest_function::Value::Sha256)]);
+    use digest_function::Value::{Blake3, Md5, Sha1, Sha256, Sha384, Sha512};
+    let functions = [Sha256, Sha1, Sha384, Sha512, Md5, Blake3].map(i32::from);
+    assert_eq!(execution.digest_functions, functions);
     assert_eq!(execution.execution_priority_capabilities, Some(any.clone()));
 
     let cache = all.cache_capabilities.unwrap();
-    assert_eq!(cache.digest_functions, [i32::from(digest_function::Value::Sha256)]);
+    assert_eq!(cache.digest_functions, functions);
     assert!(cache.action_cache_update_capabilities.unwrap().update_enabled);
     assert_eq!(cache.cache_priority_capabilities, Some(any));
     assert_eq!(cache.supported_compressors, [i32::from(compressor::Value::Zstd)]);

@@ -6,6 +6,7 @@
 mod action_cache;
 mod batches;
 mod capabilities;
+mod digest_functions;
 mod reads;
 mod tree;
 mod uploads;
@@ -182,7 +183,12 @@ fn messages(name: &str, data: &[u8], piece_bytes: usize) -> Vec<WriteRequest> {
 
 /// The name for an upload of `digest`; `form` is `blobs` or `compressed-blobs/zstd`.
 fn upload_name(form: &str, digest: &Digest) -> String {
-    format!("uploads/{ID}/{form}/{digest}")
+    format!("uploads/{ID}/{}", blob_name(form, digest))
+}
+
+/// The name for reading `digest`, in the same forms.
+fn blob_name(form: &str, digest: &Digest) -> String {
+    digest.path().replacen("blobs", form, 1)
 }
 
 fn assert_status<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, text: &str) {

@@ -56,10 +56,10 @@ async fn what_is_not_here_or_not_asked_rightly() {
     assert_status(fixture.read_part(&here, -1, 0).await, Code::OutOfRange, "read_offset -1 is negative");
     assert_status(fixture.read_part(&here, 0, -2).await, Code::InvalidArgument, "read_limit -2 is negative");
     assert_status(fixture.read("nonsense").await, Code::InvalidArgument, "none of the segments blobs");
-    let sha1 = "blobs/sha1/da39a3ee5e6b4b0d3255bfef95601890afd80709/0";
-    assert_status(fixture.read(sha1).await, Code::InvalidArgument, "digest function SHA1 is not served");
-    let unnamed_sha1 = "blobs/da39a3ee5e6b4b0d3255bfef95601890afd80709/0";
-    assert_status(fixture.read(unnamed_sha1).await, Code::InvalidArgument, "a SHA256 hash has 64");
+    let git = "blobs/gitsha1/da39a3ee5e6b4b0d3255bfef95601890afd80709/0";
+    assert_status(fixture.read(git).await, Code::InvalidArgument, "digest function GITSHA1 is not served");
+    let named = "blobs/sha256/da39a3ee5e6b4b0d3255bfef95601890afd80709/0";
+    assert_status(fixture.read(named).await, Code::InvalidArgument, "a SHA256 hash has 64");
 }
 
 #[tokio::test]

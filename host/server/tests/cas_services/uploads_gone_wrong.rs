@@ -95,7 +95,7 @@ async fn names_that_are_wrong() {
         (format!("uploads/{ID}/blobs/{hash}/x"), "size \"x\" is no decimal number"),
         (format!("uploads/{ID}/blobs/{}/3", &hash[1..]), "has 63 characters"),
         (format!("uploads/{ID}/blobs/{}/3", hash.to_uppercase()), "lower-case"),
-        (format!("uploads/{ID}/blobs/blake3/{hash}/3"), "BLAKE3 is not served; served: SHA256"),
+        (format!("uploads/{ID}/blobs/sha256tree/{hash}/3"), "SHA256TREE is not served; served: SHA256"),
         (format!("uploads/{ID}/compressed-blobs/brotli/{hash}/3"), "compressor \"brotli\" is not served"),
     ] {
         refused(&fixture, messages(&name, b"abc", 3), text).await;

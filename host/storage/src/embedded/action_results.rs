@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use pointsman_digest::Digest;
+use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::config::OpenError;
 use super::layout::{Layout, persist};
 use super::scan;
-use crate::digest::{Digest, DigestFunction, Hasher};
 use crate::error::StorageError;
 use crate::weighted_lru::WeightedLru;
 
@@ -29,20 +30,20 @@ pub(super) type Key = [u8; 32];
 
 /// Computes the name of a result. The parts can't be mistaken for each other: neither of the first two has a NUL.
 pub(super) fn key(instance_name: &str, action: &Digest) -> Key {
-    let mut hasher = Hasher::new(DigestFunction::Sha256);
+    let mut hasher = Sha256::new();
     for part in [instance_name, action.function().path_name(), &action.to_string()] {
         hasher.update(part.as_bytes());
-        hasher.update(&[0]);
+        hasher.update([0]);
     }
-    hasher.finish()
+    hasher.finalize().into()
 }
 
 /// Computes the check sum. The key is part of it, so that a file under another result's name is found out.
 fn sum(key: &Key, data: &[u8]) -> [u8; SUM_BYTES] {
-    let mut hasher = Hasher::new(DigestFunction::Sha256);
+    let mut hasher = Sha256::new();
     hasher.update(key);
     hasher.update(data);
-    hasher.finish()
+    hasher.finalize().into()
 }
 
 pub(super) struct ActionResults {

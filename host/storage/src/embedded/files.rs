@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use pointsman_digest::Digest;
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
@@ -21,7 +22,6 @@ use super::index::{Entry, Index, cost};
 use super::layout::{Layout, persist};
 use super::memory::MemoryCache;
 use super::scan;
-use crate::digest::Digest;
 use crate::error::StorageError;
 use crate::verify::Verifier;
 

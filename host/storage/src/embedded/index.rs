@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::digest::Digest;
+use pointsman_digest::Digest;
+
 use crate::weighted_lru::WeightedLru;
 
 /// What a file takes on disk is counted in blocks of this size, so that many small blobs don't outgrow the bound.

@@ -4,7 +4,7 @@
 //! pointsman-storage        marker: layout version
 //! lock                     locked while a process uses the folder; says which
 //! tmp/                     files being written; emptied at start
-//! cas/sha256/ab/HASH-SIZE  blobs
+//! cas/sha256/ab/HASH-SIZE  blobs, by digest function
 //! ac/ab/KEY                action results
 //! ```
 
@@ -12,10 +12,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use pointsman_digest::{Digest, DigestFunction};
 use tempfile::NamedTempFile;
 
 use super::config::OpenError;
-use crate::digest::{Digest, DigestFunction, hex};
 use crate::error::StorageError;
 
 const MARKER: &str = "pointsman-storage";
@@ -52,20 +52,20 @@ impl Layout {
     }
 
     pub(super) fn blob_shard(&self, function: DigestFunction, shard: u8) -> PathBuf {
-        self.root.join("cas").join(function.path_name()).join(hex(&[shard]))
+        self.root.join("cas").join(function.path_name()).join(format!("{shard:02x}"))
     }
 
     pub(super) fn blob(&self, digest: &Digest) -> PathBuf {
-        let name = format!("{}-{}", digest.hash_hex(), digest.size_bytes());
-        self.blob_shard(digest.function(), digest.hash_bytes()[0]).join(name)
+        self.blob_shard(digest.function(), digest.hash_bytes()[0]).join(digest.file_name())
     }
 
     pub(super) fn action_shard(&self, shard: u8) -> PathBuf {
-        self.root.join("ac").join(hex(&[shard]))
+        self.root.join("ac").join(format!("{shard:02x}"))
     }
 
     pub(super) fn action(&self, key: &[u8; 32]) -> PathBuf {
-        self.action_shard(key[0]).join(hex(key))
+        let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.action_shard(key[0]).join(name)
     }
 
     /// A new file that is removed again unless it is given its final name.
@@ -87,14 +87,6 @@ pub(super) fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     file.persist(path).map(drop).map_err(|error| error.error)
-}
-
-/// Reads the digest back from the name of a blob's file; `None` for names that no store writes.
-pub(super) fn digest_of_name(function: DigestFunction, name: &str) -> Option<Digest> {
-    let (hash, size) = name.split_once('-')?;
-    let digest = Digest::new(function, hash, size.parse().ok()?).ok()?;
-    // "007" and "+7" parse as well, but no blob is looked for under such a name.
-    (digest.size_bytes().to_string() == size).then_some(digest)
 }
 
 /// Refuses a folder with files of somebody else, before anything in it is touched.

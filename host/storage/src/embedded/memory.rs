@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use pointsman_digest::Digest;
 
-use crate::digest::Digest;
 use crate::weighted_lru::WeightedLru;
 
 /// What an entry takes beside its content, roughly: key, links, allocation.

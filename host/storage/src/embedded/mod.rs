@@ -26,11 +26,11 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use pointsman_digest::Digest;
 use pointsman_proto::rev2::ActionResult;
 use prost::Message;
 use tracing::{info, warn};
 
-use crate::digest::Digest;
 use crate::error::StorageError;
 use crate::references::{outputs_present, references_of_result};
 use crate::{BlobStream, BlobWriter, Storage};

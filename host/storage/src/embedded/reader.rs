@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
+use pointsman_digest::Digest;
 
 use super::blocking;
 use super::files::BlobFiles;
 use crate::BlobStream;
-use crate::digest::Digest;
 use crate::error::StorageError;
 
 /// Bytes per trip to the blocking pool, which are also one message to the client.

@@ -5,11 +5,11 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
+use pointsman_digest::{Digest, DigestFunction};
 use tracing::warn;
 
 use super::config::OpenError;
-use super::layout::{Layout, digest_of_name, failed};
-use crate::digest::{Digest, DigestFunction};
+use super::layout::{Layout, failed};
 
 /// All blobs, those used longest ago first. Files of a wrong size are removed: what a power cut leaves.
 pub(super) fn blobs(layout: &Layout) -> Result<Vec<Digest>, OpenError> {
@@ -17,7 +17,8 @@ pub(super) fn blobs(layout: &Layout) -> Result<Vec<Digest>, OpenError> {
     for function in DigestFunction::SERVED {
         for shard in layout.shards() {
             visit(&layout.blob_shard(*function, shard), |path, name, metadata| {
-                let Some(digest) = digest_of_name(*function, name).filter(|it| it.hash_bytes()[0] == shard)
+                let Some(digest) =
+                    Digest::from_file_name(*function, name).filter(|it| it.hash_bytes()[0] == shard)
                 else {
                     warn!(path = %path.display(), "file in the storage folder is no blob, it is left alone");
                     return;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use pointsman_digest::Digest;
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 
@@ -12,7 +13,6 @@ use super::SMALL_BLOB_MAX_BYTES;
 use super::blocking;
 use super::files::{BlobFiles, Reservation};
 use crate::BlobWriter;
-use crate::digest::Digest;
 use crate::error::{InvalidBlob, StorageError};
 use crate::verify::{Verifier, verify};
 

@@ -6,7 +6,8 @@ mod write;
 pub(crate) use read::Sink;
 pub(crate) use write::Source;
 
-use crate::{config::WorkerConfig, digest::Blob, digest::Function, error::Failure};
+use crate::{config::WorkerConfig, error::Failure};
+use pointsman_digest::{Digest, DigestFunction};
 use pointsman_proto::{
     bytestream::byte_stream_client::ByteStreamClient,
     rev2::{
@@ -47,7 +48,7 @@ pub(crate) struct Cas {
 pub(crate) struct Store {
     cas: Arc<Cas>,
     instance: String,
-    function: Function,
+    function: DigestFunction,
     batch_max: u64,
 }
 
@@ -62,7 +63,7 @@ impl Cas {
         })
     }
 
-    pub(crate) async fn store(self: &Arc<Self>, instance: String, function: Function) -> Store {
+    pub(crate) async fn store(self: &Arc<Self>, instance: String, function: DigestFunction) -> Store {
         let batch_max = self.batch_max(&instance).await;
         Store { cas: Arc::clone(self), instance, function, batch_max }
     }
@@ -120,16 +121,16 @@ impl Cas {
 
 impl Store {
     /// Splits what can go by batch into batches, and gives the rest for streams.
-    fn split(&self, blobs: Vec<Blob>) -> (Vec<Vec<Blob>>, Vec<Blob>) {
+    fn split(&self, blobs: Vec<Digest>) -> (Vec<Vec<Digest>>, Vec<Digest>) {
         let small_max = SMALL_MAX.min(self.batch_max.saturating_sub(BATCH_OVERHEAD));
         let (mut batches, mut large) = (Vec::new(), Vec::new());
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for blob in blobs {
-            if blob.size > small_max {
+            if blob.size_bytes() > small_max {
                 large.push(blob);
                 continue;
             }
-            let cost = blob.size + BATCH_OVERHEAD;
+            let cost = blob.size_bytes() + BATCH_OVERHEAD;
             if !batch.is_empty() && (bytes + cost > self.batch_max || batch.len() == BATCH_BLOBS_MAX) {
                 batches.push(std::mem::take(&mut batch));
                 bytes = 0;
@@ -143,8 +144,11 @@ impl Store {
         (batches, large)
     }
 
-    pub(crate) fn function(&self) -> Function {
-        self.function
+    /// Checks a digest that came over the wire; `what` names it in the error.
+    pub(crate) fn digest(&self, what: &str, digest: Option<&rev2::Digest>) -> Result<Digest, Failure> {
+        let digest = digest.ok_or_else(|| Failure::invalid(format!("{what} has no digest")))?;
+        Digest::from_proto(self.function, digest)
+            .map_err(|error| Failure::invalid(format!("{what}: {error}")))
     }
 
     /// Puts a result into the action cache.
@@ -158,7 +162,7 @@ impl Store {
             action_digest: Some(action_digest),
             action_result: Some(result),
             results_cache_policy: None,
-            digest_function: self.function.to_proto(),
+            digest_function: self.function.to_proto().into(),
         };
         let doing = "writing the action cache";
         let attempt = || {
@@ -223,13 +227,16 @@ mod tests {
         let _guard = runtime.enter();
         let config = WorkerConfig::new("127.0.0.1:1", "w");
         let cas = Cas::new(endpoint.connect_lazy(), &config);
-        let store = Store { cas, instance: String::new(), function: Function::Sha256, batch_max: 10_000 };
-        let blob = |size: u64, n: u64| Blob::from_parts(&format!("{n:064x}"), size).unwrap();
+        let store =
+            Store { cas, instance: String::new(), function: DigestFunction::Sha256, batch_max: 10_000 };
+        let blob = |size: u64, n: u64| {
+            Digest::new(DigestFunction::Sha256, &format!("{n:064x}"), size as i64).unwrap()
+        };
         let (batches, large) = store.split((0..30).map(|n| blob(n * 500, n)).collect());
-        assert!(large.iter().all(|b| b.size > 10_000 - BATCH_OVERHEAD));
+        assert!(large.iter().all(|b| b.size_bytes() > 10_000 - BATCH_OVERHEAD));
         assert_eq!(batches.iter().flatten().count() + large.len(), 30);
         for batch in &batches {
-            assert!(batch.iter().map(|b| b.size + BATCH_OVERHEAD).sum::<u64>() <= 10_000);
+            assert!(batch.iter().map(|b| b.size_bytes() + BATCH_OVERHEAD).sum::<u64>() <= 10_000);
         }
         let (batches, _) = store.split((0..39 * 3).map(|n| blob(0, n)).collect());
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [39, 39, 39]);

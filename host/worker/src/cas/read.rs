@@ -1,8 +1,9 @@
 //! Reading blobs.
 use super::{STALL, Store};
-use crate::{cache::TempFile, digest, digest::Blob, error::Failure};
+use crate::{cache::TempFile, error::Failure};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use pointsman_digest::{Digest, Hasher};
 use pointsman_proto::{bytestream::ReadRequest, rev2::BatchReadBlobsRequest};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use tokio::{fs::File, io::AsyncWriteExt as _};
@@ -11,11 +12,11 @@ use tonic::{Code, Status};
 /// Where a blob that was read goes.
 pub(crate) trait Sink: Send + Sync + 'static {
     /// Takes a whole blob, verified. May block: it is called on a thread for that.
-    fn keep(&self, blob: &Blob, data: &Bytes) -> Result<(), Failure>;
+    fn keep(&self, blob: &Digest, data: &Bytes) -> Result<(), Failure>;
     /// A file to stream a large blob to.
     fn temp(&self) -> TempFile;
     /// Takes a large blob that was streamed, verified. May block.
-    fn keep_file(&self, blob: &Blob, temp: TempFile) -> Result<(), Failure>;
+    fn keep_file(&self, blob: &Digest, temp: TempFile) -> Result<(), Failure>;
     /// The disk is full: gives back what can be spared. May block.
     fn make_room(&self);
 }
@@ -25,9 +26,9 @@ impl Store {
     /// a missing one, so that the client hears of all at once.
     pub(crate) async fn read_all(
         &self,
-        blobs: Vec<Blob>,
+        blobs: Vec<Digest>,
         sink: &Arc<impl Sink>,
-    ) -> Result<Vec<Blob>, Failure> {
+    ) -> Result<Vec<Digest>, Failure> {
         let (batches, large) = self.split(blobs);
         let mut small: FuturesUnordered<_> =
             batches.into_iter().map(|batch| self.read_into(batch, sink)).collect();
@@ -46,14 +47,17 @@ impl Store {
     }
 
     /// Reads one blob into memory: `None` when the storage does not have it.
-    pub(crate) async fn read(&self, blob: &Blob) -> Result<Option<Bytes>, Failure> {
-        let mut found = self.read_many(vec![blob.clone()]).await?;
+    pub(crate) async fn read(&self, blob: &Digest) -> Result<Option<Bytes>, Failure> {
+        let mut found = self.read_many(vec![*blob]).await?;
         Ok(found.remove(blob).flatten())
     }
 
     /// Reads blobs into memory; those that the storage does not have are `None`. For messages: the caller
     /// bounds their number and the storage their size.
-    pub(crate) async fn read_many(&self, blobs: Vec<Blob>) -> Result<HashMap<Blob, Option<Bytes>>, Failure> {
+    pub(crate) async fn read_many(
+        &self,
+        blobs: Vec<Digest>,
+    ) -> Result<HashMap<Digest, Option<Bytes>>, Failure> {
         let (batches, large) = self.split(blobs);
         let mut found = HashMap::new();
         let mut small: FuturesUnordered<_> =
@@ -68,7 +72,7 @@ impl Store {
         Ok(found)
     }
 
-    async fn read_into(&self, batch: Vec<Blob>, sink: &Arc<impl Sink>) -> Result<Vec<Blob>, Failure> {
+    async fn read_into(&self, batch: Vec<Digest>, sink: &Arc<impl Sink>) -> Result<Vec<Digest>, Failure> {
         let found = self.read_batch(batch).await?;
         let sink = Arc::clone(sink);
         let store = move || {
@@ -84,7 +88,7 @@ impl Store {
         tokio::task::spawn_blocking(store).await.map_err(|e| Failure::join("keeping inputs", &e))?
     }
 
-    async fn stream_into(&self, blob: Blob, sink: &Arc<impl Sink>) -> Result<Option<Blob>, Failure> {
+    async fn stream_into(&self, blob: Digest, sink: &Arc<impl Sink>) -> Result<Option<Digest>, Failure> {
         let mut temp = sink.temp();
         let mut found = self.read_to(&blob, temp.path()).await;
         if found.as_ref().is_err_and(|failure| failure.disk_full) {
@@ -102,12 +106,12 @@ impl Store {
         Ok(None)
     }
 
-    async fn read_batch(&self, batch: Vec<Blob>) -> Result<Vec<(Blob, Option<Bytes>)>, Failure> {
+    async fn read_batch(&self, batch: Vec<Digest>) -> Result<Vec<(Digest, Option<Bytes>)>, Failure> {
         let request = BatchReadBlobsRequest {
             instance_name: self.instance.clone(),
-            digests: batch.iter().map(Blob::to_proto).collect(),
+            digests: batch.iter().map(Digest::to_proto).collect(),
             acceptable_compressors: Vec::new(),
-            digest_function: self.function.to_proto(),
+            digest_function: self.function.to_proto().into(),
         };
         let doing = "reading blobs";
         let attempt = || {
@@ -127,26 +131,26 @@ impl Store {
         };
         let reply =
             self.cas.retry(doing, attempt).await.map_err(|status| Failure::storage(doing, &status))?;
-        let mut found: HashMap<Blob, Bytes> = HashMap::new();
+        let mut found: HashMap<Digest, Bytes> = HashMap::new();
         for response in reply.responses {
-            let blob = self.function.check("a blob in the answer of the storage", response.digest.as_ref());
+            let blob = self.digest("a blob in the answer of the storage", response.digest.as_ref());
             let absent = response.status.is_some_and(|status| status.code == Code::NotFound as i32);
             if let (Ok(blob), false) = (blob, absent) {
                 verify(&blob, &response.data)?;
                 found.insert(blob, response.data);
             }
         }
-        Ok(batch.into_iter().map(|blob| (blob.clone(), found.get(&blob).cloned())).collect())
+        Ok(batch.into_iter().map(|blob| (blob, found.get(&blob).cloned())).collect())
     }
 
-    async fn read_large(&self, blob: &Blob) -> Result<Option<Bytes>, Failure> {
+    async fn read_large(&self, blob: &Digest) -> Result<Option<Bytes>, Failure> {
         let mut data = Vec::new();
         let found = self.stream(blob, &mut Target::Memory(&mut data)).await?;
         Ok(found.then(|| Bytes::from(data)))
     }
 
     /// Streams one blob to a new file; `false` when the storage does not have it.
-    async fn read_to(&self, blob: &Blob, path: &Path) -> Result<bool, Failure> {
+    async fn read_to(&self, blob: &Digest, path: &Path) -> Result<bool, Failure> {
         let mut file = File::create(path).await.map_err(|e| keeping(&e))?;
         let found = self.stream(blob, &mut Target::File(&mut file)).await?;
         file.flush().await.map_err(|e| keeping(&e))?;
@@ -155,16 +159,16 @@ impl Store {
 
     /// Hands the blob to `target` piece by piece and verifies it at the end. After a lost connection it goes
     /// on at the offset reached.
-    async fn stream(&self, blob: &Blob, target: &mut Target<'_>) -> Result<bool, Failure> {
+    async fn stream(&self, blob: &Digest, target: &mut Target<'_>) -> Result<bool, Failure> {
         let _slot = self.cas.transfers.acquire().await;
         let doing = "reading a blob";
         let mut pauses = super::Pauses::new(self.cas.patience);
-        let mut hasher = self.function.hasher();
+        let mut hasher = Hasher::new(self.function);
         let mut offset = 0;
         loop {
             match self.stream_once(blob, &mut offset, &mut hasher, target).await {
-                Ok(()) if offset == blob.size => break,
-                Ok(()) if offset > blob.size => return Err(corrupt(blob)),
+                Ok(()) if offset == blob.size_bytes() => break,
+                Ok(()) if offset > blob.size_bytes() => return Err(corrupt(blob)),
                 Ok(()) => {
                     let status = Status::unavailable(format!("the stream ended after {offset} bytes"));
                     pauses.wait(doing, status).await.map_err(|status| Failure::storage(doing, &status))?;
@@ -176,7 +180,7 @@ impl Store {
                 Err(Stop::Failure(failure)) => return Err(failure),
             }
         }
-        if hasher.finish_blob(offset) != *blob {
+        if hasher.finish() != *blob {
             return Err(corrupt(blob));
         }
         Ok(true)
@@ -184,9 +188,9 @@ impl Store {
 
     async fn stream_once(
         &self,
-        blob: &Blob,
+        blob: &Digest,
         offset: &mut u64,
-        hasher: &mut digest::Hasher,
+        hasher: &mut Hasher,
         target: &mut Target<'_>,
     ) -> Result<(), Stop> {
         let stalled = |_| Stop::Status(Status::deadline_exceeded(format!("nothing came for {STALL:?}")));
@@ -202,7 +206,7 @@ impl Store {
             tokio::time::timeout(STALL, stream.message()).await.map_err(stalled)?.map_err(Stop::Status)?
         {
             *offset += reply.data.len() as u64;
-            if *offset > blob.size {
+            if *offset > blob.size_bytes() {
                 break;
             }
             hasher.update(&reply.data);
@@ -235,15 +239,15 @@ enum Stop {
     Failure(Failure),
 }
 
-fn verify(blob: &Blob, data: &Bytes) -> Result<(), Failure> {
-    if digest::matches(blob, data) { Ok(()) } else { Err(corrupt(blob)) }
+fn verify(blob: &Digest, data: &Bytes) -> Result<(), Failure> {
+    if Digest::of(blob.function(), data) == *blob { Ok(()) } else { Err(corrupt(blob)) }
 }
 
 fn keeping(error: &std::io::Error) -> Failure {
     Failure::io("keeping an input file", error)
 }
 
-fn corrupt(blob: &Blob) -> Failure {
+fn corrupt(blob: &Digest) -> Failure {
     Failure::new(
         Code::Internal,
         format!("the storage answered {} with other content; look for damage in the storage", blob.path()),

@@ -1,8 +1,9 @@
 //! Writing blobs.
 use super::Store;
-use crate::{digest::Blob, error::Failure};
+use crate::error::Failure;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt as _};
+use pointsman_digest::Digest;
 use pointsman_proto::{
     bytestream::WriteRequest,
     rev2::{BatchUpdateBlobsRequest, FindMissingBlobsRequest, batch_update_blobs_request::Request},
@@ -31,8 +32,8 @@ pub(crate) enum Source {
 
 impl Store {
     /// Uploads what the storage does not have yet, in parallel.
-    pub(crate) async fn write_all(&self, sources: HashMap<Blob, Source>) -> Result<(), Failure> {
-        let mut blobs: Vec<Blob> = sources.keys().cloned().collect();
+    pub(crate) async fn write_all(&self, sources: HashMap<Digest, Source>) -> Result<(), Failure> {
+        let mut blobs: Vec<Digest> = sources.keys().cloned().collect();
         blobs.sort();
         let missing = self.find_missing(blobs).await?;
         let (batches, large) = self.split(missing);
@@ -50,15 +51,15 @@ impl Store {
         }
     }
 
-    async fn find_missing(&self, blobs: Vec<Blob>) -> Result<Vec<Blob>, Failure> {
+    async fn find_missing(&self, blobs: Vec<Digest>) -> Result<Vec<Digest>, Failure> {
         let doing = "asking which outputs are known";
         let per_call = (self.cas.message_max / 192).clamp(300, 50_000);
         let mut missing = HashSet::new();
         for part in blobs.chunks(per_call) {
             let request = FindMissingBlobsRequest {
                 instance_name: self.instance.clone(),
-                blob_digests: part.iter().map(Blob::to_proto).collect(),
-                digest_function: self.function.to_proto(),
+                blob_digests: part.iter().map(Digest::to_proto).collect(),
+                digest_function: self.function.to_proto().into(),
             };
             let attempt = || {
                 let request = request.clone();
@@ -70,10 +71,14 @@ impl Store {
                 missing.insert(digest.hash);
             }
         }
-        Ok(blobs.into_iter().filter(|blob| missing.contains(blob.hash())).collect())
+        Ok(blobs.into_iter().filter(|blob| missing.contains(&blob.hash_hex())).collect())
     }
 
-    async fn write_batch(&self, batch: Vec<Blob>, sources: &HashMap<Blob, Source>) -> Result<(), Failure> {
+    async fn write_batch(
+        &self,
+        batch: Vec<Digest>,
+        sources: &HashMap<Digest, Source>,
+    ) -> Result<(), Failure> {
         let doing = "uploading outputs";
         let slot = self.cas.transfers.acquire().await;
         let mut requests = Vec::with_capacity(batch.len());
@@ -89,7 +94,7 @@ impl Store {
         let request = BatchUpdateBlobsRequest {
             instance_name: self.instance.clone(),
             requests,
-            digest_function: self.function.to_proto(),
+            digest_function: self.function.to_proto().into(),
         };
         let attempt = || {
             let request = request.clone();
@@ -109,7 +114,7 @@ impl Store {
         done
     }
 
-    async fn write_large(&self, blob: Blob, sources: &HashMap<Blob, Source>) -> Result<(), Failure> {
+    async fn write_large(&self, blob: Digest, sources: &HashMap<Digest, Source>) -> Result<(), Failure> {
         let doing = "uploading an output";
         let _slot = self.cas.transfers.acquire().await;
         let mut pauses = super::Pauses::new(self.cas.patience);
@@ -130,23 +135,23 @@ impl Store {
 
     async fn write_once(
         &self,
-        blob: &Blob,
+        blob: &Digest,
         source: &Source,
         read_error: &Arc<OnceLock<io::Error>>,
     ) -> Result<(), Status> {
         let name = format!("{}uploads/{}/{}", self.resource_prefix(), uuid::Uuid::new_v4(), blob.path());
-        let requests = pieces(name, blob.size, source.clone(), Arc::clone(read_error));
-        let limit = Duration::from_secs(60 + blob.size / BYTES_PER_SECOND_MIN);
+        let requests = pieces(name, blob.size_bytes(), source.clone(), Arc::clone(read_error));
+        let limit = Duration::from_secs(60 + blob.size_bytes() / BYTES_PER_SECOND_MIN);
         let mut client = self.cas.streams();
         let reply = tokio::time::timeout(limit, client.write(requests))
             .await
             .map_err(|_| Status::deadline_exceeded(format!("the upload took more than {limit:?}")))??;
         let committed = reply.into_inner().committed_size;
         // A store that has the blob by now may answer early, with the full size.
-        if committed == blob.size as i64 {
+        if committed == blob.size_bytes() as i64 {
             return Ok(());
         }
-        Err(Status::unavailable(format!("{committed} of {} bytes were taken", blob.size)))
+        Err(Status::unavailable(format!("{committed} of {} bytes were taken", blob.size_bytes())))
     }
 }
 

@@ -11,7 +11,6 @@ use pointsman_proto::{
     },
     rpc,
 };
-use sha2::{Digest as _, Sha256};
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -37,8 +36,7 @@ pub(crate) struct Inner {
 }
 
 pub(crate) fn digest_of(data: &[u8]) -> Digest {
-    let hash = Sha256::digest(data).iter().map(|b| format!("{b:02x}")).collect();
-    Digest { hash, size_bytes: data.len() as i64 }
+    pointsman_digest::Digest::of(pointsman_digest::DigestFunction::Sha256, data).to_proto()
 }
 
 impl Storage {
