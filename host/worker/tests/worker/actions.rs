@@ -255,7 +255,7 @@ async fn malformed_actions_are_refused() {
         ("output", sh("true").outputs(&["/x"])),
         ("working", sh("true").with(|a| a.command.working_directory = "a/../..".into())),
         ("working", sh("true").with(|a| a.command.working_directory = "absent".into())),
-        ("BLAKE3", sh("true").with(|a| a.digest_function = digest_function::Value::Blake3 as i32)),
+        ("SHA256TREE", sh("true").with(|a| a.digest_function = digest_function::Value::Sha256tree as i32)),
         ("property", sh("true").with(|a| a.command.output_node_properties = vec!["ctime".into()])),
         ("..", sh("true").input("x", "x").with(|a| a.edit_root = Some(|d| d.files[0].name = "..".into()))),
         ("a/b", sh("true").input("x", "x").with(|a| a.edit_root = Some(|d| d.files[0].name = "a/b".into()))),
