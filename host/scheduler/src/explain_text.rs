@@ -121,7 +121,8 @@ impl Explanation {
         }
     }
 
-    /// Lines for the periodic log, in the words of NativeLink's, which operators search for.
+    /// Lines for the periodic log, in the words of NativeLink's, which operators search for. Whatever is not about to
+    /// be taken has some: there, silence means that typing failed, and so do those lines here.
     pub fn log_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for m in &self.mismatches {
@@ -148,9 +149,6 @@ impl Explanation {
                 Some(_) => {}
             }
         }
-        if self.reason == Reason::NoPropertyMatch && lines.is_empty() {
-            lines.push("No workers in capability index match required properties".to_owned());
-        }
         for u in &self.unavailable {
             let Unavailable { host, paused, draining, inflight, inflight_max } = u;
             lines.push(format!(
@@ -164,10 +162,14 @@ impl Explanation {
                 "Property mismatch on worker property {key}. Minimum({most_free}) < Minimum({asked})"
             ));
         }
-        let waits =
-            matches!(self.reason, Reason::AllBusy | Reason::Drained | Reason::Paused | Reason::Quarantined);
-        if waits && self.shortages.is_empty() {
-            lines.push("All workers are fully allocated or cannot accept work".to_owned());
+        match self.verdict() {
+            Verdict::Never if lines.is_empty() => {
+                lines.push("No workers in capability index match required properties".to_owned());
+            }
+            Verdict::Waits if self.shortages.is_empty() => {
+                lines.push("All workers are fully allocated or cannot accept work".to_owned());
+            }
+            Verdict::Now | Verdict::Waits | Verdict::Never => {}
         }
         lines
     }

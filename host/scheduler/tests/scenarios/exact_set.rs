@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use pointsman_scheduler::explain::Reason;
 use pointsman_scheduler::properties::Schema;
-use pointsman_scheduler::scheduler::Scheduler;
+use pointsman_scheduler::scheduler::Config;
 use pointsman_scheduler::views::Activity;
 
 use crate::support::{World, ask, name, worker};
 
 fn world() -> World {
-    let mut w = World::default();
-    w.schema = Arc::new(Schema::exact_set());
-    w.core = Scheduler::new(w.config, w.schema.clone());
-    w
+    World::with_schema(Config::default(), Arc::new(Schema::exact_set()))
 }
 
 #[test]

@@ -47,10 +47,8 @@ fn no_worker_registered() {
 fn unknown_property() {
     let why = why(&[worker("h")], &ask("a").with("typo", "1"));
     assert_eq!(why.reason, Reason::UnknownProperty);
-    assert_eq!(why.log_lines(), ["Error while running do_try_match", "Unknown platform property 'typo'"]);
     assert!(why.to_string().contains("'typo' is not in supported_platform_properties"), "{why}");
-    let alone = self::why(&[], &ask("a").with("typo", "1"));
-    assert_eq!((alone.reason, alone.log_lines()), (Reason::UnknownProperty, why.log_lines()));
+    assert_eq!(self::why(&[], &ask("a").with("typo", "1")).reason, Reason::UnknownProperty);
 }
 
 #[test]
@@ -72,11 +70,6 @@ fn an_exact_property_with_another_value() {
     let why = why(&workers, &ask("a").with("gpu", "a100"));
     assert_eq!((why.reason, counts(&why)), (Reason::NoPropertyMatch, vec![("property-mismatch", 3)]));
     assert_eq!(
-        why.log_lines(),
-        ["No candidate workers due to a lack of matching 'gpu' = Exact(\"a100\"). Workers have: \
-             [Exact(\" A100 \"), Exact(\"none\")]"]
-    );
-    assert_eq!(
         why.to_string(),
         "queued for 0 s (no-property-match): no worker has what it asks for; of 3 known workers 3 lack a property it \
          asks for; gpu must be \"a100\", which 3 workers don't offer (offered: \" A100 \" on 1, \"none\" on 2) - \
@@ -87,27 +80,15 @@ fn an_exact_property_with_another_value() {
 #[test]
 fn an_exact_property_that_nobody_carries() {
     let why = why(&[worker("h1").with("os", "linux")], &ask("a").with("gpu", "a100"));
-    assert_eq!(
-        why.log_lines(),
-        [r#"No candidate workers due to a lack of matching 'gpu' = Exact("a100"). Workers have: []"#]
-    );
     assert!(why.to_string().contains("which 1 worker doesn't offer (none offers any value)"), "{why}");
 }
 
 #[test]
 fn a_key_that_nobody_carries() {
     let os = why(&[worker("h")], &ask("a").with("os", ""));
-    assert_eq!(
-        os.log_lines(),
-        [r#"No candidate workers due to a lack of key 'os'. Job asked for Priority("")"#]
-    );
     assert!(os.to_string().contains("; 1 worker doesn't have the key os;"), "{os}");
     assert!(os.to_string().ends_with("to unblock it: start a worker with the key os"), "{os}");
     let cpu = why(&[worker("h"), worker("h2")], &ask("a").with("cpu", "4"));
-    assert_eq!(
-        cpu.log_lines(),
-        ["No candidate workers due to a lack of key 'cpu'. Job asked for Minimum(4)"]
-    );
     assert!(cpu.to_string().contains("2 workers don't have the key cpu"), "{cpu}");
     assert!(cpu.to_string().ends_with("start a worker with cpu of 4 or more"), "{cpu}");
 }
@@ -117,7 +98,6 @@ fn each_property_is_there_and_never_together() {
     let workers = [worker("h1").with("gpu", "a"), worker("h2").with("os", "linux")];
     let why = why(&workers, &ask("a").with("gpu", "a").with("os", "linux"));
     assert_eq!(why.reason, Reason::NoPropertyMatch);
-    assert_eq!(why.log_lines(), ["No workers in capability index match required properties"]);
     assert!(why.to_string().ends_with("start a worker with the key os, and gpu=a"), "{why}");
 }
 
@@ -126,7 +106,6 @@ fn more_than_any_host_has() {
     let workers = [worker("h1").with("cpu", "8"), worker("h2").with("cpu", "4")];
     let why = why(&workers, &ask("a").with("cpu", "32"));
     assert_eq!((why.reason, counts(&why)), (Reason::NeverFits, vec![("never-fits", 2)]));
-    assert_eq!(why.log_lines(), ["Property mismatch on worker property cpu. Minimum(8) < Minimum(32)"]);
     assert_eq!(
         why.to_string(),
         "queued for 0 s (never-fits): it asks for more than any host has in all; of 2 known workers 2 are too small; \
@@ -144,11 +123,6 @@ fn enough_in_all_and_too_little_left() {
     let b = w.submit(&ask("b").with("cpu", "3"));
     let why = w.why(b);
     assert_eq!((why.reason, counts(&why)), (Reason::AllBusy, vec![("busy", 1), ("not-enough-free", 1)]));
-    assert_eq!(
-        why.log_lines(),
-        ["Property mismatch on worker property cpu. Minimum(2) < Minimum(3)"],
-        "what is left, not what there is"
-    );
 }
 
 #[test]
@@ -162,14 +136,6 @@ fn all_are_busy() {
     let c = w.submit(&ask("c"));
     let why = w.why(c);
     assert_eq!((why.reason, counts(&why)), (Reason::AllBusy, vec![("busy", 2), ("max-inflight", 1)]));
-    assert_eq!(
-        why.log_lines(),
-        [
-            "Worker h1 cannot accept work: is_paused=false, is_draining=false, inflight=1/1",
-            "Worker h2 cannot accept work: is_paused=false, is_draining=false, inflight=1/1",
-            "All workers are fully allocated or cannot accept work",
-        ]
-    );
     assert_eq!(
         why.to_string(),
         "queued for 0 s (all-busy): every worker that could run it is busy; of 3 known workers 2 are busy, 1 is on a \

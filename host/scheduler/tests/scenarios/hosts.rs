@@ -68,18 +68,6 @@ fn another_host_has_its_own() {
 }
 
 #[test]
-fn max_inflight_tasks_bounds_a_host() {
-    let mut w = World::default();
-    let [one, two, three] = ["h/1", "h/2", "h/3"].map(|k| worker(k).at_once(2));
-    for (thread, name) in [(&one, "a"), (&two, "b"), (&three, "c")] {
-        w.idle(thread);
-        w.submit(&ask(name));
-    }
-    assert_eq!(w.answers(), ["h/1: run a", "h/2: run b"]);
-    assert_eq!(w.completed(&two, "b"), "run c");
-}
-
-#[test]
 fn work_is_spread_to_the_host_that_was_used_least_recently() {
     let mut w = World::default();
     for key in ["h1/1", "h1/2", "h2/1", "h2/2", "h3/1"] {

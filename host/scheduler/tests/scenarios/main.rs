@@ -15,6 +15,7 @@ mod limits;
 mod matching;
 mod order;
 mod placement;
+mod platform_properties;
 mod purity;
 mod records;
 mod sharing;

@@ -1,55 +1,9 @@
-//! Who may run what.
+//! Who may run what, but for the rules of properties, which are in `platform_properties.rs`.
 
-use crate::support::{Ask, Worker, World, ask, worker};
+use crate::support::{self, Ask, Worker, World, ask, worker};
 
-/// Whether a worker that waits gets the action.
 fn meets(worker: Worker, ask: Ask) -> bool {
-    let mut w = World::default();
-    assert_eq!(w.idle(&worker), "waits");
-    let arriving = w.submit(&ask);
-    let met = w.state(arriving) != "queued";
-    // A worker that comes later must agree.
-    let mut later = World::default();
-    later.submit(&ask);
-    assert_eq!(later.idle(&worker) != "waits", met, "{worker:?} {ask:?}");
-    met
-}
-
-#[test]
-fn exact_compares_the_value_with_all_that_the_worker_lists() {
-    assert!(meets(worker("h").with("gpu", "a100").with("gpu", "h100"), ask("a").with("gpu", "h100")));
-    assert!(!meets(worker("h").with("gpu", "a100"), ask("a").with("gpu", "A100")));
-    assert!(!meets(worker("h"), ask("a").with("gpu", "a100")));
-    assert!(!meets(worker("h").with("gpu", "a100"), ask("a").with("gpu", "a100").with("gpu", "h100")));
-}
-
-#[test]
-fn priority_wants_the_key_only() {
-    assert!(meets(worker("h").with("os", ""), ask("a").with("os", "linux")));
-    assert!(!meets(worker("h"), ask("a").with("os", "linux")));
-}
-
-#[test]
-fn minimum_wants_the_key_and_as_much() {
-    assert!(meets(worker("h").with("cpu", "4"), ask("a").with("cpu", "4")));
-    assert!(!meets(worker("h").with("cpu", "4"), ask("a").with("cpu", "5")));
-    assert!(meets(worker("h").with("cpu", "0"), ask("a").with("cpu", "0")));
-    assert!(!meets(worker("h"), ask("a").with("cpu", "0")));
-}
-
-#[test]
-fn ignore_matches_everybody() {
-    assert!(meets(worker("h"), ask("a").with("note", "x")));
-}
-
-#[test]
-fn what_a_worker_has_beyond_that_does_not_matter() {
-    assert!(meets(worker("h").with("gpu", "a100").with("os", "linux").with("cpu", "8"), ask("a")));
-}
-
-#[test]
-fn a_key_outside_the_schema_waits() {
-    assert!(!meets(worker("h").with("os", "linux"), ask("a").with("typo", "1")));
+    support::meets(World::default, &worker, &ask)
 }
 
 #[test]

@@ -242,7 +242,10 @@ impl Default for World {
 
 impl World {
     pub fn new(config: Config) -> Self {
-        let schema = schema();
+        Self::with_schema(config, schema())
+    }
+
+    pub fn with_schema(config: Config, schema: Arc<Schema>) -> Self {
         Self {
             core: Scheduler::new(config, schema.clone()),
             config,
@@ -468,6 +471,18 @@ impl World {
         self.core = core;
         self.core.check().unwrap();
     }
+}
+
+/// Whether a worker that waits gets the action, and one that comes later, too.
+pub fn meets(world: impl Fn() -> World, worker: &Worker, ask: &Ask) -> bool {
+    let mut w = world();
+    assert_eq!(w.idle(worker), "waits");
+    let arriving = w.submit(ask);
+    let met = w.state(arriving) != "queued";
+    let mut later = world();
+    later.submit(ask);
+    assert_eq!(later.idle(worker) != "waits", met, "{worker:?} {ask:?}");
+    met
 }
 
 pub fn pattern(entries: &[(&str, &str)]) -> Pattern {
