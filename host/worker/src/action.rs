@@ -191,11 +191,11 @@ impl Life<'_> {
         let root = self.dir.root();
         let prepared = self.executor.inputs.prepare(store, input_root, &root, self.cancel).await?;
         let plan = prepared.ok_or(Stop::Cancelled)?;
-        let parents: Vec<PathBuf> = wanted.parents().map(|parent| working.join(parent)).collect();
+        let needed: Vec<PathBuf> = wanted.directories().map(|needed| working.join(needed)).collect();
         let directory = root.join(&working);
         let full = directory.clone();
         blocking("making output directories", move || {
-            parents.iter().try_for_each(|parent| create_dirs(&root, parent))?;
+            needed.iter().try_for_each(|needed| create_dirs(&root, needed))?;
             finish_directories(&root, &plan)?;
             if full.is_dir() {
                 return Ok(());

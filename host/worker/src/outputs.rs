@@ -94,9 +94,14 @@ impl Wanted {
     }
 
     /// The directories that must exist before the action runs, relative to the working directory: those
-    /// *above* the outputs. An output directory itself is for the action to make, old clients included.
-    pub(crate) fn parents(&self) -> impl Iterator<Item = &Path> {
-        self.paths.iter().filter_map(|path| path.clean.parent())
+    /// *above* the outputs, as REv2 says, and what `output_directories` names. REv2 leaves the latter to the
+    /// action, but the old clients that send nothing else make it themselves when they run an action, so their
+    /// actions count on it; Buildbarn's workers make it too.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter_map(|path| match path.kind {
+            Kind::Directory => Some(path.clean.as_path()),
+            Kind::Any | Kind::File => path.clean.parent(),
+        })
     }
 
     /// Looks for all outputs below `directory`, the working directory, and hashes them. What is not there

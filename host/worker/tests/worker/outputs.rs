@@ -70,6 +70,7 @@ async fn links_are_reported_in_old_and_new_lists() {
     assert_eq!(names(&result.output_directory_symlinks), ["ld>d"]);
 
     // A client of REv2 2.0.
+    let script = "echo > f; ln -s f lf; rmdir ld; ln -s d ld";
     let action = sh(script).with(|a| {
         a.command.output_files = vec!["f".into(), "lf".into(), "absent".into()];
         a.command.output_directories = vec!["d".into(), "ld".into()];
@@ -82,9 +83,9 @@ async fn links_are_reported_in_old_and_new_lists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parents_of_outputs_are_made_but_not_the_outputs() {
+async fn parents_of_outputs_are_made_and_output_directories_of_old_clients() {
     let harness = Harness::start().await;
-    let script = "test -d a/b && test ! -e a/b/c && test -d e && test ! -e e/f && pwd && echo 1 > a/b/c";
+    let script = "test -d a/b && test ! -e a/b/c && test -d e/f && pwd && echo 1 > a/b/c";
     let action = sh(script).input("w/keep", "").with(|a| {
         a.command.working_directory = "w/.".into();
         a.command.output_files = vec!["a/b/c".into()];
@@ -94,6 +95,12 @@ async fn parents_of_outputs_are_made_but_not_the_outputs() {
     assert_eq!(result.exit_code, 0);
     assert!(harness.text(&result.stdout_digest).ends_with("/root/w\n"));
     assert_eq!(result.output_files[0].path, "a/b/c");
+    assert_eq!(result.output_directories[0].path, "e/f");
+    // Of an `output_paths` nobody knows what it becomes.
+    let action = sh("test -d e && test ! -e e/f").outputs(&["e/f"]).with(|a| {
+        a.command.output_directories = vec!["e/f".into()];
+    });
+    assert_eq!(harness.run(action).await.result.unwrap().exit_code, 0);
     // The whole working directory.
     let action = sh("echo 1 > f").with(|a| a.command.output_directories = vec!["".into()]);
     let result = harness.run(action).await.result.unwrap();
