@@ -21,7 +21,7 @@ all=(bazel7 bazel2 buildbox pants)
 clean_env=(env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root USER=root LANG=C.UTF-8)
 
 usage() {
-  sed -n '4,11p' "$0" | cut -c3-
+  sed -n '4,10p' "$0" | cut -c3-
   exit 64
 }
 

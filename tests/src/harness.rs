@@ -10,12 +10,16 @@ mod clients;
 mod guest;
 mod operations;
 mod process;
+mod relay;
 mod server;
+mod worker;
 
-pub use bazel::{Bazel, Spawn};
+pub use bazel::{Bazel, BazelVersion, Spawn};
 pub use binary::{Binary, cli};
 pub use clients::Clients;
 pub use guest::build_policy;
-pub use operations::{Observed, finished_operations};
+pub use operations::{Observed, executing, finished_operations, operations};
 pub use process::{Finished, Running, Signal};
+pub use relay::Relay;
 pub use server::{Server, ServerOptions, replace};
+pub use worker::start_worker;

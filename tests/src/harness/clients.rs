@@ -8,12 +8,15 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context, bail};
 use tokio::process::Command;
 
-use super::bazel::Bazel;
+use super::bazel::{Bazel, BazelVersion};
 use super::binary::Binary;
 use super::process::{Finished, Running};
 
 /// Set to make an absent client a failure instead of a suite that is "not run".
 const REQUIRE: &str = "POINTSMAN_REQUIRE_CLIENTS";
+
+/// What `clients.sh has` ends with when `setup` would leave the client out, so that nobody can be required to have it.
+const IMPOSSIBLE: i32 = 3;
 
 /// The clients' root, held by this test alone until dropped: Bazel's server and its workspace are one per root, and two
 /// builds at once would only measure each other.
@@ -30,8 +33,13 @@ impl Clients {
     /// A client is absent and `POINTSMAN_REQUIRE_CLIENTS` is set, or the root can't be used.
     pub async fn take(suite: &str, clients: &[&str]) -> anyhow::Result<Option<Self>> {
         for client in clients {
-            if !script(&["has", client]).status().await.context("clients.sh can't be run")?.success() {
-                return absent(suite, client).map(|()| None);
+            let status = script(&["has", client]).status().await.context("clients.sh can't be run")?;
+            match status.code() {
+                Some(0) => {}
+                Some(IMPOSSIBLE) => {
+                    return say_not_run(&format!("{suite}: this machine can't have {client}")).map(|()| None);
+                }
+                _ => return absent(suite, client).map(|()| None),
             }
         }
         let output = script(&["root"]).output().await?;
@@ -88,6 +96,13 @@ impl Clients {
         command
     }
 
+    /// Pants in a workspace, which [`Clients::workspace`] has made.
+    pub fn pants(&self, workspace: &str, words: &[&str]) -> Command {
+        let mut command = script(&["pants", workspace]);
+        command.args(words);
+        command
+    }
+
     /// Runs a command in the root to its end.
     ///
     /// # Errors
@@ -96,14 +111,22 @@ impl Clients {
         Running::start(self.command(words))?.finish().await
     }
 
-    /// Bazel in a fresh copy of the sample workspace `name`, with nothing built.
+    /// A fresh copy of a sample workspace, as a path in the root.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub async fn workspace(&self, name: &str) -> anyhow::Result<String> {
+        Running::start(script(&["workspace", name]))?.finish().await?.expect_code(0)?;
+        Ok(format!("/w/{name}"))
+    }
+
+    /// Bazel in a fresh copy of its sample workspace, with nothing built.
     ///
     /// # Errors
     /// The workspace can't be made, or Bazel does not start.
-    pub async fn bazel(&self, name: &str) -> anyhow::Result<Bazel<'_>> {
-        let made = Running::start(script(&["workspace", name]))?.finish().await?;
-        made.expect_code(0)?;
-        let bazel = Bazel::new(self, name);
+    pub async fn bazel(&self, version: BazelVersion) -> anyhow::Result<Bazel<'_>> {
+        self.workspace(version.workspace()).await?;
+        let bazel = Bazel::new(self, version);
         bazel.run(&["clean"]).await?.expect_code(0)?;
         Ok(bazel)
     }
@@ -126,6 +149,10 @@ pub(super) fn not_run(line: &str) -> anyhow::Result<()> {
     if std::env::var_os(REQUIRE).is_some() {
         bail!("{line}, and {REQUIRE} is set");
     }
+    say_not_run(line)
+}
+
+fn say_not_run(line: &str) -> anyhow::Result<()> {
     // Past the capture of the test runner, which hides what passing tests print.
     writeln!(std::io::stderr(), "not run: {line}").context("standard error can't be written")
 }

@@ -1,9 +1,11 @@
 //! What the server says about its operations, read back through the Operations service.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use pointsman_proto::longrunning::operations_client::OperationsClient;
 use pointsman_proto::longrunning::{ListOperationsRequest, Operation, operation};
-use pointsman_proto::rev2::{ExecuteOperationMetadata, ExecuteResponse};
+use pointsman_proto::rev2::{ExecuteOperationMetadata, ExecuteResponse, execution_stage};
 use pointsman_proto::{unpack, v1};
 use tonic::transport::Channel;
 
@@ -12,12 +14,16 @@ use tonic::transport::Channel;
 pub struct Observed {
     /// Its name.
     pub name: String,
+    /// The hash of its action.
+    pub action: String,
     /// What its action ended with.
     pub exit_code: i32,
     /// Whether the result came from the cache.
     pub cached: bool,
     /// When a worker took it, as seconds and nanoseconds since 1970; 0 when no worker says so.
     pub started: (i64, i32),
+    /// The worker that ran it, as its id in JSON.
+    pub worker: String,
     /// Who decided where it went.
     pub decision: v1::RoutingDecision,
 }
@@ -27,6 +33,15 @@ pub struct Observed {
 /// # Errors
 /// The server does not answer, an operation failed, or one does not say who routed it.
 pub async fn finished_operations(channel: Channel) -> anyhow::Result<Vec<Observed>> {
+    let known = operations(channel).await?;
+    known.into_iter().filter(|operation| operation.done).map(observe).collect()
+}
+
+/// All operations that are still known, in no order.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn operations(channel: Channel) -> anyhow::Result<Vec<Operation>> {
     let mut client = OperationsClient::new(channel);
     let mut found = Vec::new();
     let mut page_token = String::new();
@@ -34,9 +49,7 @@ pub async fn finished_operations(channel: Channel) -> anyhow::Result<Vec<Observe
         let request =
             ListOperationsRequest { page_size: 100, page_token, ..ListOperationsRequest::default() };
         let page = client.list_operations(request).await?.into_inner();
-        for operation in page.operations.into_iter().filter(|operation| operation.done) {
-            found.push(observe(operation)?);
-        }
+        found.extend(page.operations);
         if page.next_page_token.is_empty() {
             return Ok(found);
         }
@@ -44,10 +57,31 @@ pub async fn finished_operations(channel: Channel) -> anyhow::Result<Vec<Observe
     }
 }
 
+/// Waits until an operation is executed by a worker, and returns its name.
+///
+/// # Errors
+/// That does not happen in a minute, or the server does not answer.
+pub async fn executing(channel: Channel) -> anyhow::Result<String> {
+    let found = async {
+        loop {
+            for operation in operations(channel.clone()).await? {
+                let metadata: ExecuteOperationMetadata =
+                    unpack(operation.metadata.as_ref().context("an operation without metadata")?)?;
+                if metadata.stage() == execution_stage::Value::Executing {
+                    return anyhow::Ok(operation.name);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), found).await.context("nothing is executed")?
+}
+
 fn observe(operation: Operation) -> anyhow::Result<Observed> {
     let name = operation.name;
     let metadata = operation.metadata.with_context(|| format!("{name} has no metadata"))?;
     let metadata: ExecuteOperationMetadata = unpack(&metadata)?;
+    let action = metadata.action_digest.clone().unwrap_or_default().hash;
     let partial =
         metadata.partial_execution_metadata.with_context(|| format!("{name} has no partial metadata"))?;
     let decision = partial
@@ -60,12 +94,16 @@ fn observe(operation: Operation) -> anyhow::Result<Observed> {
     };
     let response: ExecuteResponse = unpack(&response)?;
     let result = response.result.with_context(|| format!("{name} failed: {:?}", response.status))?;
-    let started = result.execution_metadata.unwrap_or_default().worker_start_timestamp.unwrap_or_default();
+    let exit_code = result.exit_code;
+    let execution = result.execution_metadata.unwrap_or_default();
+    let started = execution.worker_start_timestamp.unwrap_or_default();
     Ok(Observed {
         name,
-        exit_code: result.exit_code,
+        action,
+        exit_code,
         cached: response.cached_result,
         started: (started.seconds, started.nanos),
+        worker: execution.worker,
         decision,
     })
 }

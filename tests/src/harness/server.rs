@@ -32,6 +32,19 @@ pub struct ServerOptions {
     pub config: String,
 }
 
+impl ServerOptions {
+    /// A worker for two actions at a time, and what the README's first command adds to `serve`.
+    pub fn with_worker(further: &[&str]) -> Self {
+        let arguments = ["--with-worker", "--worker-concurrency", "2"].iter().chain(further);
+        Self { arguments: arguments.map(|&word| word.to_owned()).collect(), ..Self::default() }
+    }
+
+    /// With this text as the configuration file.
+    pub fn config(self, text: &str) -> Self {
+        Self { config: text.to_owned(), ..self }
+    }
+}
+
 /// A server that runs. Dropped in a failing test, it shows its log.
 #[derive(Debug)]
 pub struct Server {

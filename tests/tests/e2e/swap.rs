@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use pointsman_proto::v1::RoutingDecision;
-use pointsman_tests::harness::{Clients, Server, build_policy, finished_operations, replace};
+use pointsman_tests::harness::{
+    BazelVersion, Clients, Server, ServerOptions, build_policy, finished_operations, replace,
+};
 use sha2::{Digest, Sha256};
 
-use super::{WORKSPACE, with_bazel, with_worker};
+use super::with_bazel;
 
 /// The default policy as a component.
 fn default_policy() -> anyhow::Result<Vec<u8>> {
@@ -25,9 +27,9 @@ async fn swap_to(clients: &Clients, second: &[u8]) -> anyhow::Result<Vec<Routing
     let file = folder.path().join("policy.wasm");
     replace(&file, &default_policy()?)?;
 
-    let options = with_worker(&["--policy", &format!("{inside}/policy.wasm")]);
+    let options = ServerOptions::with_worker(&["--policy", &format!("{inside}/policy.wasm")]);
     let mut server = Server::start_in(clients, &options).await?;
-    let bazel = clients.bazel(WORKSPACE).await?;
+    let bazel = clients.bazel(BazelVersion::Seven).await?;
     let mut build = bazel.start(&server.address(), &["build", "//:step11"])?;
     // Asked of the server: what Bazel prints of its progress skips steps.
     let some_are_done = async {
@@ -97,9 +99,9 @@ async fn a_broken_policy_changes_nothing() -> anyhow::Result<()> {
     let policy = default_policy()?;
     replace(&file, &policy)?;
 
-    let options = with_worker(&["--policy", &format!("{inside}/policy.wasm")]);
+    let options = ServerOptions::with_worker(&["--policy", &format!("{inside}/policy.wasm")]);
     let mut server = Server::start_in(&clients, &options).await?;
-    let bazel = clients.bazel(WORKSPACE).await?;
+    let bazel = clients.bazel(BazelVersion::Seven).await?;
     replace(&file, b"no component at all")?;
     server
         .wait_for_log("changed policy file refused, the policy in force stays", Duration::from_secs(30))

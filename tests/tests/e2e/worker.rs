@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use pointsman_tests::harness::{Clients, Running, Server, ServerOptions, Signal};
+use pointsman_tests::harness::{BazelVersion, Server, ServerOptions, Signal, start_worker};
 
-use super::{WORKSPACE, all_spawns_are, with_bazel};
+use super::with_bazel;
 
 /// Heartbeats short enough to wait for.
 const CONFIG: &str = "{
@@ -13,40 +13,22 @@ const CONFIG: &str = "{
     timers: { heartbeat: '500ms', worker_expiry: '2s' },
 }";
 
-fn start_worker(clients: &Clients, server: &Server, name: &str) -> anyhow::Result<Running> {
-    let folder = server.file_inside(name);
-    let binary = clients.install()?;
-    let words = [
-        &binary,
-        "worker",
-        "--scheduler",
-        &server.address(),
-        "--name",
-        name,
-        "--work-dir",
-        &folder,
-        "--concurrency",
-        "2",
-    ];
-    Running::start(clients.command(&words))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_survives_the_loss_of_a_worker() -> anyhow::Result<()> {
     let Some(clients) = with_bazel().await? else { return Ok(()) };
-    let options = ServerOptions { config: CONFIG.to_owned(), ..ServerOptions::default() };
+    let options = ServerOptions::default().config(CONFIG);
     let server = Server::start_in(&clients, &options).await?;
-    let bazel = clients.bazel(WORKSPACE).await?;
+    let bazel = clients.bazel(BazelVersion::Seven).await?;
 
-    let lost = start_worker(&clients, &server, "lost")?;
+    let lost = start_worker(&clients, &server, "lost", &[])?;
     let mut build = bazel.start(&server.address(), &["test", "//...", "//:slow"])?;
     build.wait_for("Executing genrule //:slow", Duration::from_secs(60)).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     lost.signal(Signal::KILL)?;
 
-    let other = start_worker(&clients, &server, "other")?;
+    let other = start_worker(&clients, &server, "other", &[])?;
     build.finish().await?.expect_code(0)?;
-    all_spawns_are(&bazel, "remote")?;
+    bazel.expect_spawns("remote")?;
 
     // One that is asked to go ends by itself.
     other.signal(Signal::TERM)?;
