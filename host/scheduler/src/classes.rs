@@ -190,8 +190,10 @@ impl Index {
     }
 
     fn make_room(&mut self, demand: &Amounts) -> Result<(), Refusal> {
+        // Whoever asks for no amount is not refused because others ask for too many.
+        let asks_some = demand.iter().any(|amount| *amount > 0);
         let no_room = |index: &Self| {
-            index.demands.len() >= index.bounds.demands && !index.demand_ids.contains_key(demand)
+            asks_some && index.demands.len() >= index.bounds.demands && !index.demand_ids.contains_key(demand)
         };
         self.drop_unused(UNUSED_CLASSES);
         if self.classes.len() >= self.bounds.classes || no_room(self) {

@@ -162,14 +162,11 @@ impl Explanation {
                 "Property mismatch on worker property {key}. Minimum({most_free}) < Minimum({asked})"
             ));
         }
-        match self.verdict() {
-            Verdict::Never if lines.is_empty() => {
-                lines.push("No workers in capability index match required properties".to_owned());
-            }
-            Verdict::Waits if self.shortages.is_empty() => {
-                lines.push("All workers are fully allocated or cannot accept work".to_owned());
-            }
-            Verdict::Now | Verdict::Waits | Verdict::Never => {}
+        let nobody_can = self.reason == Reason::PoolEmpty || self.verdict() == Verdict::Never;
+        if nobody_can && lines.is_empty() {
+            lines.push("No workers in capability index match required properties".to_owned());
+        } else if !nobody_can && self.verdict() == Verdict::Waits && self.shortages.is_empty() {
+            lines.push("All workers are fully allocated or cannot accept work".to_owned());
         }
         lines
     }

@@ -40,6 +40,27 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    /// Each of them, in order.
+    pub const ALL: [Self; 17] = [
+        Self::OtherInstance,
+        Self::OtherPool,
+        Self::OtherSizeClass,
+        Self::PropertyMismatch,
+        Self::NeverFits,
+        Self::Drained,
+        Self::Paused,
+        Self::Quarantined,
+        Self::FailedThere,
+        Self::BackingOff,
+        Self::Affinity,
+        Self::Busy,
+        Self::SameActionThere,
+        Self::MaxInflight,
+        Self::NotEnoughFree,
+        Self::NotCalling,
+        Self::Nothing,
+    ];
+
     /// As it is written.
     pub fn code(self) -> &'static str {
         match self {
@@ -102,6 +123,26 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Each of them, in order.
+    pub const ALL: [Self; 16] = [
+        Self::Running,
+        Self::UnknownProperty,
+        Self::NoWorkerRegistered,
+        Self::NoInstanceMatch,
+        Self::NoPool,
+        Self::NoSizeClass,
+        Self::NoPropertyMatch,
+        Self::NeverFits,
+        Self::PoolEmpty,
+        Self::Drained,
+        Self::Paused,
+        Self::Quarantined,
+        Self::BackingOff,
+        Self::Affinity,
+        Self::AllBusy,
+        Self::Next,
+    ];
+
     /// As it is written.
     pub fn code(self) -> &'static str {
         match self {
@@ -144,5 +185,18 @@ impl Reason {
             | Self::AllBusy
             | Self::Next => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_all() {
+        assert!(Obstacle::ALL.iter().enumerate().all(|(i, obstacle)| *obstacle as usize == i));
+        assert_eq!(Obstacle::ALL.last(), Some(&Obstacle::Nothing));
+        assert!(Reason::ALL.iter().enumerate().all(|(i, reason)| *reason as usize == i));
+        assert_eq!(Reason::ALL.last(), Some(&Reason::Next));
     }
 }

@@ -87,13 +87,7 @@ impl Router {
         if let Some(platform) = &action.platform {
             check_sorted(platform)
                 .map_err(|text| Status::invalid_argument(format!("Action.platform: {text}")))?;
-            let count = platform.properties.len();
-            if count > self.properties_max {
-                return Err(Status::invalid_argument(format!(
-                    "the Action has {count} platform properties, {} are allowed (limits.properties_per_action)",
-                    self.properties_max
-                )));
-            }
+            self.check_count("Action", platform)?;
         }
         if let Some(timeout) = action.timeout {
             self.check_timeout(Duration::try_from(timeout).map_err(|_| {
@@ -102,6 +96,26 @@ impl Router {
                     timeout.seconds, timeout.nanos
                 ))
             })?)?;
+        }
+        Ok(())
+    }
+
+    /// The same for a Command that a policy wants to read: clients before API 2.2 have their properties there.
+    ///
+    /// # Errors
+    /// As [`Router::check`].
+    #[allow(deprecated)]
+    pub fn check_command(&self, command: &Command) -> Result<(), Status> {
+        command.platform.as_ref().map_or(Ok(()), |platform| self.check_count("Command", platform))
+    }
+
+    fn check_count(&self, what: &str, platform: &Platform) -> Result<(), Status> {
+        let count = platform.properties.len();
+        if count > self.properties_max {
+            return Err(Status::invalid_argument(format!(
+                "the {what} has {count} platform properties, {} are allowed (limits.properties_per_action)",
+                self.properties_max
+            )));
         }
         Ok(())
     }

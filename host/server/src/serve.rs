@@ -42,6 +42,7 @@ use crate::rev2::execution::ExecutionService;
 use crate::rev2::operations::OperationsService;
 use crate::routing::Router;
 use crate::transport::{self, accepted};
+use crate::workers::refused::RefusedWorkers;
 use crate::workers::synchronize::SynchronizeService;
 
 /// A server that runs.
@@ -118,9 +119,11 @@ impl Server {
             storage.clone(),
             config.limits.command_size_max_bytes,
         );
+        let refused = Arc::new(RefusedWorkers::default());
         let synchronize = SynchronizeService::new(
             driver.clone(),
             pools,
+            refused.clone(),
             config.host_key.clone(),
             config.timers.heartbeat,
             config.timers.idle_poll,
@@ -148,7 +151,7 @@ impl Server {
                 ActionCacheServer::new(ActionCacheService::new(storage)).max_decoding_message_size(limit),
             )
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
-            .add_service(AdminServer::new(AdminService::new(driver.clone())))
+            .add_service(AdminServer::new(AdminService::new(driver.clone(), refused)))
             .add_service(health_service)
             .add_service(reflection()?);
         let until = stop.clone();

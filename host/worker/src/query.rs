@@ -204,18 +204,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_line_is_a_value() {
+    async fn each_line_of_the_output_is_a_value() {
         assert_eq!(values("printf 'a b\\n\\nc'").await.unwrap(), ["a b", "", "c"]);
         assert_eq!(values("echo").await.unwrap(), [""], "an empty value is a value");
-        assert_eq!(
-            values("/bin/sh -c 'echo $0 $#' 'x y' *").await.unwrap(),
-            ["x y 1"],
-            "no shell, but in it"
-        );
     }
 
     #[tokio::test]
-    async fn the_environment_is_empty() {
+    async fn words_are_split_shell_style_and_run_without_a_shell() {
+        assert_eq!(values("printf '%s\\n' 'a b' c\\ d").await.unwrap(), ["a b", "c d"]);
+        assert_eq!(values("echo $HOME * | cat; ls").await.unwrap(), ["$HOME * | cat; ls"]);
+        assert_eq!(values("/bin/sh -c 'echo $0 $#' 'x y' *").await.unwrap(), ["x y 1"], "but in one");
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_cleared() {
         assert_eq!(values("env").await.unwrap_err().matches("printed no value").count(), 1);
     }
 

@@ -34,6 +34,8 @@ fn demands_are_bounded_and_reused() {
     let a = w.submit(&ask("a").with("cpu", "1"));
     w.submit(&ask("b").with("cpu", "2"));
     assert_eq!(w.try_submit(&ask("c").with("cpu", "3")), Err(Refusal::TooManyDemands(2)));
+    let nothing = w.submit(&ask("nothing"));
+    w.step(Event::Cancel(nothing));
     w.submit(&ask("d").with("cpu", "2").with("os", ""));
     w.step(Event::Cancel(a));
     w.submit(&ask("c").with("cpu", "3"));

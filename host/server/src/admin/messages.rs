@@ -1,5 +1,6 @@
 //! The core's views as messages.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use pointsman_scheduler::explain::{Explanation, Subject};
 use pointsman_scheduler::properties::PropertyType;
 use pointsman_scheduler::route::Property;
 use pointsman_scheduler::views::{Activity, WorkerView};
+
+use crate::workers::refused::Refusal;
 
 /// An explanation, without the name and the decision of its operation.
 pub fn explanation(e: &Explanation) -> v1::Explanation {
@@ -92,6 +95,18 @@ pub(super) fn count(n: usize) -> u32 {
 /// A length of time, in milliseconds.
 pub(super) fn ms(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A worker that is refused.
+pub(super) fn refused(
+    (id, refusal): (BTreeMap<String, String>, Refusal),
+) -> v1::list_workers_response::Refused {
+    v1::list_workers_response::Refused {
+        id: id.into_iter().collect(),
+        last_ms: ms(refusal.last.elapsed()),
+        reason: refusal.reason,
+        calls: refusal.calls,
+    }
 }
 
 /// A worker.

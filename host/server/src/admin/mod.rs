@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status};
 use crate::driver::{Driver, Payload, Selection};
 use crate::rev2::{instance_name, operations};
 use crate::routing;
+use crate::workers::refused::RefusedWorkers;
 use messages::count;
 
 pub use messages::explanation;
@@ -26,6 +27,7 @@ pub use messages::explanation;
 pub struct AdminService {
     driver: Arc<Driver>,
     schema: Arc<Schema>,
+    refused: Arc<RefusedWorkers>,
 }
 
 /// Sets of requirements in one answer, if the caller doesn't say.
@@ -34,10 +36,10 @@ const QUEUE_DEFAULT: usize = 100;
 const QUEUE_MAX: usize = 1000;
 
 impl AdminService {
-    /// The service over a driver.
-    pub fn new(driver: Arc<Driver>) -> Self {
+    /// The service over a driver, and the workers that its front end refuses.
+    pub fn new(driver: Arc<Driver>, refused: Arc<RefusedWorkers>) -> Self {
         let schema = driver.schema().clone();
-        Self { driver, schema }
+        Self { driver, schema, refused }
     }
 
     fn hold(&self, hold: Option<v1::Hold>, add: bool) -> Result<HoldOutcome, Status> {
@@ -126,7 +128,8 @@ impl Admin for AdminService {
         _: Request<v1::ListWorkersRequest>,
     ) -> Result<Response<v1::ListWorkersResponse>, Status> {
         let workers = self.driver.workers().iter().map(messages::worker).collect();
-        Ok(Response::new(v1::ListWorkersResponse { workers }))
+        let refused = self.refused.list().into_iter().map(messages::refused).collect();
+        Ok(Response::new(v1::ListWorkersResponse { workers, refused }))
     }
 
     async fn add_hold(

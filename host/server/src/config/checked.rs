@@ -313,7 +313,8 @@ pub struct BundledWorker {
     pub concurrency: u32,
     /// `platform`: properties to advertise besides, or instead of, the ones the worker finds out by itself (a key
     /// given here replaces that key's values). Every key must be in `supported_platform_properties`. A value is a
-    /// text, a list of them, `{ values: […] }`, or `{ query_cmd: "…" }`: a command that prints them.
+    /// text, a list of them, `{ values: […] }`, or `{ query_cmd: "…" }`: a command that prints them. NativeLink's
+    /// `platform_properties` is taken for it.
     pub platform: BTreeMap<String, PlatformValues>,
     /// `query_timeout`: how long each such command may take. Default 10 s.
     pub query_timeout: Duration,

@@ -129,6 +129,8 @@ pub(super) struct RawWorker {
     pub(super) enabled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) concurrency: Option<u32>,
+    /// NativeLink's workers have it under the other name.
+    #[serde(alias = "platform_properties")]
     pub(super) platform: BTreeMap<String, RawPlatformValues>,
     pub(super) query_timeout: Option<RawDuration>,
     pub(super) dir: Option<PathBuf>,

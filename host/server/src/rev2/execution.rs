@@ -78,7 +78,9 @@ impl ExecutionService {
                     "Action.command_digest",
                     action.command_digest.as_ref(),
                 )?;
-                Some(self.load("Command", &digest, self.command_max_bytes).await?)
+                let command = self.load("Command", &digest, self.command_max_bytes).await?;
+                self.router.check_command(&command)?;
+                Some(command)
             }
             false => None,
         };

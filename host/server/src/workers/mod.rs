@@ -1,2 +1,3 @@
 //! Worker front ends.
+pub mod refused;
 pub mod synchronize;

@@ -21,6 +21,7 @@ use crate::config::HostKey;
 use crate::driver::{Driver, Payload, PollAnswer, WorkerCall, timestamp};
 use crate::rev2::instance_name;
 use crate::routing::{check_sorted, properties};
+use crate::workers::refused::RefusedWorkers;
 
 /// The service.
 #[derive(Clone)]
@@ -37,13 +38,21 @@ struct Inner {
     idle_poll_max: Duration,
     /// What workers are, by identity: typing their properties with every call would be most of a call's cost.
     specs: Mutex<Specs>,
+    refused: Arc<RefusedWorkers>,
 }
 
-/// By [`key`]: a worker's name and what it is.
-type Specs = hashbrown::HashMap<Vec<u8>, (Arc<str>, Arc<WorkerSpec>)>;
+/// A worker's name and what it is, by [`key`].
+#[derive(Default)]
+struct Specs {
+    by_key: hashbrown::HashMap<Vec<u8>, (Arc<str>, Arc<WorkerSpec>)>,
+    /// Roughly what they take.
+    bytes: usize,
+}
 
-/// So many identities are kept; then all are read anew.
-const SPECS_MAX: usize = 200_000;
+/// Bytes of identities that are kept, as [`Specs`] counts them; then all are read anew.
+const SPECS_MAX_BYTES: usize = 256 << 20;
+/// How often the texts of an identity are in one entry of [`Specs`], roughly.
+const COPIES: usize = 4;
 
 /// Bytes of one identity. It is kept in several places for each worker there is or was lately.
 const IDENTITY_MAX_BYTES: usize = 64 << 10;
@@ -52,17 +61,19 @@ const IDENTITY_MAX_BYTES: usize = 64 << 10;
 const DEFAULT_POOL: &str = "default";
 
 impl SynchronizeService {
-    /// The service over a driver.
+    /// The service over a driver. Which workers it refuses can be read from `refused`.
     pub fn new(
         driver: Arc<Driver>,
         pools: Arc<[DeclaredPool]>,
+        refused: Arc<RefusedWorkers>,
         host_key: HostKey,
         heartbeat: Duration,
         idle_poll_max: Duration,
     ) -> Self {
         let schema = driver.schema().clone();
         let specs = Mutex::default();
-        Self { inner: Arc::new(Inner { driver, schema, pools, host_key, heartbeat, idle_poll_max, specs }) }
+        let inner = Inner { driver, schema, pools, host_key, heartbeat, idle_poll_max, specs, refused };
+        Self { inner: Arc::new(inner) }
     }
 }
 
@@ -96,7 +107,7 @@ impl Inner {
     /// another worker, as in Buildbarn.
     fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
         let key = key(request);
-        if let Some(known) = self.specs().get(&key) {
+        if let Some(known) = self.specs().by_key.get(&key) {
             return Ok(known.clone());
         }
         let id: BTreeMap<&str, &str> =
@@ -109,12 +120,15 @@ impl Inner {
                 name.len()
             )));
         }
-        let who: (Arc<str>, _) = (name.into(), Arc::new(self.describe(request, &id)?));
+        let spec = self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
+        self.refused.forget(&id);
+        let who: (Arc<str>, _) = (name.into(), Arc::new(spec));
         let mut specs = self.specs();
-        if specs.len() >= SPECS_MAX {
-            specs.clear();
+        specs.bytes += COPIES * key.len();
+        if specs.bytes > SPECS_MAX_BYTES {
+            *specs = Specs { bytes: COPIES * key.len(), ..Specs::default() };
         }
-        specs.insert(key, who.clone());
+        specs.by_key.insert(key, who.clone());
         Ok(who)
     }
 
@@ -136,7 +150,6 @@ impl Inner {
         check_sorted(&platform).map_err(|text| Status::invalid_argument(format!("platform: {text}")))?;
         let properties = properties(&platform);
         let offered = self.schema.worker(&properties).map_err(|error| {
-            tracing::warn!(worker = json(id), %error, "refused a worker: Bad Property");
             Status::invalid_argument(format!(
                 "Bad Property: {error}; correct the worker's platform, or declare the key in the scheduler's \
                  supported_platform_properties"

@@ -159,7 +159,7 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
         AdminCommand::Workers { target } => {
             let mut client = connect(&target).await?;
             let answer = client.list_workers(v1::ListWorkersRequest {}).await.map_err(refused)?.into_inner();
-            show(&target, &answer, |a| tables::workers(&a.workers))?;
+            show(&target, &answer, tables::workers)?;
         }
         AdminCommand::Drain(args) => hold(hold::Kind::Drain, args).await?,
         AdminCommand::Pause(args) => hold(hold::Kind::Pause, args).await?,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pointsman_proto::v1::list_queue_response::Class;
 use pointsman_proto::v1::list_workers_response::Worker;
-use pointsman_proto::v1::{Hold, ListQueueResponse, hold};
+use pointsman_proto::v1::{Hold, ListQueueResponse, ListWorkersResponse, hold};
 
 pub(super) fn queue(answer: &ListQueueResponse) -> String {
     let mut blocks: Vec<String> = answer.classes.iter().map(class).collect();
@@ -28,7 +28,8 @@ fn class(class: &Class) -> String {
     )
 }
 
-pub(super) fn workers(workers: &[Worker]) -> String {
+pub(super) fn workers(answer: &ListWorkersResponse) -> String {
+    let ListWorkersResponse { workers, refused } = answer;
     let mut rows: Vec<[String; 5]> = workers.iter().map(row).collect();
     rows.sort();
     let mut lines = aligned(&rows);
@@ -37,6 +38,11 @@ pub(super) fn workers(workers: &[Worker]) -> String {
         1 => "1 worker".to_owned(),
         n => format!("{n} workers"),
     });
+    lines.extend(refused.iter().map(|r| {
+        let who = if r.id.is_empty() { "others".to_owned() } else { id(&r.id) };
+        let calls = count(u32::try_from(r.calls).unwrap_or(u32::MAX), "call");
+        format!("{who} refused ({calls}, the last {} s ago): {}", r.last_ms / 1000, r.reason)
+    }));
     lines.join("\n")
 }
 

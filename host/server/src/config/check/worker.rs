@@ -72,7 +72,8 @@ fn platform_values(
 ) -> Result<PlatformValues, String> {
     match (raw.values, raw.query_cmd) {
         (Some(values), None) => {
-            let number = |value: &String| value.parse::<u64>().is_ok();
+            // As the scheduler reads it, to which `+8` is no number.
+            let number = |value: &String| value.parse::<u64>().is_ok() && !value.starts_with('+');
             if kind == Some(&PropertyType::Minimum) && !values.iter().all(number) {
                 return Err(format!("{key:?} is of type minimum, so its value must be a whole number"));
             }
