@@ -180,26 +180,6 @@ async fn what_is_not_there_says_what_to_do() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_log_says_why_actions_wait() -> anyhow::Result<()> {
-    let mut server = server("worker_match_logging_interval_s: 1,").await?;
-    let (name, _updates) = queued(&server, gpu()).await?;
-    server.wait_for_log("(no-worker-registered): no worker is connected", PATIENCE).await?;
-    let _worker = worker(&server, &WorkerSpec::new("h").with_property("cpu_count", "4")).await?;
-    let (_, _other) = queued(&server, ActionSpec::new(["true"]).with_property("OSFamily", "")).await?;
-    let (_, _big) = queued(&server, ActionSpec::new(["true"]).with_property("cpu_count", "32")).await?;
-    for line in [
-        "No candidate workers due to a lack of matching 'gpu' = Exact(\"a100\"). Workers have: []",
-        "No candidate workers due to a lack of key 'OSFamily'. Job asked for Priority(\"\")",
-        "Property mismatch on worker property cpu_count. Minimum(4) < Minimum(32)",
-        "Oldest actions in state",
-        &name,
-    ] {
-        server.wait_for_log(line, PATIENCE).await?;
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn the_log_is_silent_while_nothing_waits_or_when_switched_off() -> anyhow::Result<()> {
     let quiet = server("worker_match_logging_interval_s: 1,").await?;
     let off = server("worker_match_logging_interval_s: 0,").await?;

@@ -5,33 +5,18 @@ use std::collections::HashMap;
 use pointsman_proto::longrunning::GetOperationRequest;
 use pointsman_proto::rev2::execution_stage::Value as Stage;
 use pointsman_proto::rev2::{ExecuteOperationMetadata, RequestMetadata, platform::Property};
-use pointsman_proto::v1::admin_client::AdminClient;
 use pointsman_proto::v1::cancel_request::Which;
 use pointsman_proto::v1::{
     AddHoldRequest, CancelRequest, ExplainRequest, Explanation, Hold, ListHoldsRequest, ListQueueRequest,
     ListWorkersRequest, PlanRequest, RemoveHoldRequest, hold,
 };
 use pointsman_proto::{rpc, unpack};
-use pointsman_tests::fake_client::connect;
 use tonic::Code;
-use tonic::transport::Channel;
 
-use crate::support::{TestServer, action, host, server, server_with, started, within};
+use crate::support::{action, admin, host, server, server_with, started, why, within};
 
 const SCHEMA: &str =
     "supported_platform_properties: { gpu: 'exact', cpu_count: 'minimum', OSFamily: 'priority' }";
-
-async fn admin(server: &TestServer) -> AdminClient<Channel> {
-    AdminClient::new(connect(server.address).await.unwrap())
-}
-
-async fn why(admin: &mut AdminClient<Channel>, name: &str) -> Explanation {
-    let request = ExplainRequest { operation_name: name.to_owned() };
-    let found = within(admin.explain(request)).await.unwrap().into_inner();
-    let counted: u32 = found.counts.iter().map(|c| c.workers).sum();
-    assert_eq!(counted, found.workers, "{found:?}");
-    found
-}
 
 #[tokio::test]
 async fn a_queued_action_says_why() {

@@ -4,6 +4,8 @@
 mod admin;
 mod digest_functions;
 mod execution;
+mod floods;
+mod platform_properties;
 mod policies;
 mod refusals;
 mod stopping;

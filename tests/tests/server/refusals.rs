@@ -38,34 +38,6 @@ async fn missing_blobs_are_named_inside_the_response() {
 }
 
 #[tokio::test]
-async fn an_unknown_property_is_named_with_the_nearest_and_the_way_out() {
-    let server = server().await;
-    let client = server.client().await;
-    let status = refused(&client, &action("a").with_property("cpu-count", "2")).await;
-    assert_eq!(status.code(), Code::FailedPrecondition);
-    for part in
-        ["'cpu-count'", "did you mean 'cpu_count'?", "supported_platform_properties", "unknown_property"]
-    {
-        assert!(status.message().contains(part), "{part} is not in: {}", status.message());
-    }
-    let status = refused(&client, &action("a").with_property("cpu_count", "many")).await;
-    assert!(
-        status.message().contains("'cpu_count'") && status.message().contains("'many'"),
-        "{}",
-        status.message()
-    );
-}
-
-#[tokio::test]
-async fn an_unknown_property_waits_or_is_ignored_if_the_operator_says_so() {
-    let server = server_with("unknown_property: 'ignore'").await;
-    let client = server.client().await;
-    let digest = client.upload_action(&action("a").with_property("cpu-count", "2")).await.unwrap();
-    let _worker = server.eager_worker(&crate::support::host("h")).await;
-    within(client.execute(&digest).await.unwrap().finish()).await.unwrap();
-}
-
-#[tokio::test]
 async fn an_unsorted_platform_is_refused_with_both_properties() {
     let server = server().await;
     let client = server.client().await;
@@ -149,4 +121,67 @@ async fn a_full_queue_refuses_and_loses_nothing() {
     assert!(status.message().contains("queued_actions"), "{status}");
     let _worker = server.eager_worker(&crate::support::host("h")).await;
     within(queued.finish()).await.unwrap();
+}
+
+#[tokio::test]
+async fn ten_thousand_properties_are_refused_wherever_they_stand() {
+    let server = server().await;
+    let client = server.client().await;
+    for in_command_only in [false, true] {
+        let mut spec = action("a");
+        spec.platform = (0..10_000).map(|i| (format!("key {i:05}"), "x".to_owned())).collect();
+        spec.platform_in_command_only = in_command_only;
+        let status = refused(&client, &spec).await;
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        for part in ["10000 platform properties", "100 are allowed", "limits.properties_per_action"] {
+            assert!(status.message().contains(part), "{part} is not in: {status}");
+        }
+    }
+    let mut many = crate::support::host("h");
+    many.platform = (0..10_000).map(|i| (format!("key {i:05}"), "x".to_owned())).collect();
+    let status = within(server.worker(&many).await.synchronize()).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("bytes"), "{status}");
+}
+
+#[tokio::test]
+async fn a_minimum_that_is_no_whole_number_is_refused_on_both_sides() {
+    let server = server().await;
+    let client = server.client().await;
+    for value in ["18446744073709551616", "-1", " 4", "4 ", "", "+4", "0x4", "4.0", "1e3", "\u{664}", "many"]
+    {
+        let asks = refused(&client, &action("a").with_property("cpu_count", value)).await;
+        assert_eq!(asks.code(), Code::FailedPrecondition, "{value:?}");
+        let offers = crate::support::host("h").with_property("cpu_count", value);
+        let offers = within(server.worker(&offers).await.synchronize()).await.unwrap_err();
+        assert_eq!(offers.code(), Code::InvalidArgument, "{value:?}");
+        assert!(offers.message().starts_with("Bad Property: "), "{offers}");
+        // A message is percent-encoded where it isn't ASCII, which tonic undoes.
+        for status in [asks, offers] {
+            let wanted = format!("whole number from 0 to 2^64-1, not '{value}'");
+            assert!(status.message().contains(&wanted), "{wanted:?} is not in: {status}");
+        }
+    }
+    let counts = server.server.driver.counts();
+    assert_eq!((counts.queued, counts.workers), (0, 0));
+}
+
+#[tokio::test]
+async fn the_largest_number_is_a_number() {
+    let server = server().await;
+    let client = server.client().await;
+    let most = u64::MAX.to_string();
+    let spec = crate::support::host("h").with_property("cpu_count", &most);
+    let mut workers = Vec::new();
+    for thread in 0..2 {
+        workers.push(server.eager_worker(&spec.thread(thread)).await);
+    }
+    let mut running = Vec::new();
+    for (name, cpus) in [("a", &*most), ("b", "1"), ("c", &*most)] {
+        let spec = action(name).with_property("cpu_count", cpus);
+        running.push(client.execute(&client.upload_action(&spec).await.unwrap()).await.unwrap());
+    }
+    for updates in running {
+        within(updates.finish()).await.unwrap();
+    }
 }

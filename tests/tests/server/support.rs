@@ -6,8 +6,11 @@ use std::time::Duration;
 use pointsman::config::Config;
 use pointsman::serve::Server;
 use pointsman_proto::rev2::ExecuteResponse;
+use pointsman_proto::v1::admin_client::AdminClient;
+use pointsman_proto::v1::{ExplainRequest, Explanation};
 use pointsman_tests::fake_client::{ActionSpec, FakeClient, connect};
 use pointsman_tests::fake_worker::{Event, FakeWorker, RunningWorker, WorkerSpec, exited};
+use tonic::transport::Channel;
 
 /// A server and the folder of its storage.
 pub(crate) struct TestServer {
@@ -80,4 +83,18 @@ pub(crate) async fn started(worker: &mut RunningWorker) -> Box<pointsman_tests::
 /// The future's output, which is overdue after ten seconds.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), future).await.expect("nothing happened for ten seconds")
+}
+
+/// What operators ask.
+pub(crate) async fn admin(server: &TestServer) -> AdminClient<Channel> {
+    AdminClient::new(connect(server.address).await.unwrap())
+}
+
+/// Why that operation is where it is.
+pub(crate) async fn why(admin: &mut AdminClient<Channel>, name: &str) -> Explanation {
+    let request = ExplainRequest { operation_name: name.to_owned() };
+    let found = within(admin.explain(request)).await.unwrap().into_inner();
+    let counted: u32 = found.counts.iter().map(|c| c.workers).sum();
+    assert_eq!(counted, found.workers, "{found:?}");
+    found
 }

@@ -1,0 +1,57 @@
+//! A policy for tests: lets actions say by platform properties what clients have no words for.
+
+use pointsman_policy_sdk::{ConfigError, Policy, Rejection, SizeClass, export_policy, route};
+
+/// How long an action waits for the host of its affinity key, in milliseconds: longer than any test.
+const AFFINITY_MS: u32 = 3_600_000;
+
+/// `steer-pool`, `steer-size` and `steer-affinity` become pool, size class and affinity key of the route.
+#[derive(Debug)]
+pub struct Steer;
+
+impl Policy for Steer {
+    const NAME: &'static str = "steer";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+
+    fn configure(_: &str) -> Result<Self, Vec<ConfigError>> {
+        Ok(Self)
+    }
+
+    fn route(&self) -> Result<(), Rejection> {
+        let take = |name| route::platform_value(name).inspect(|_| route::remove_property(name));
+        if let Some(pool) = take("steer-pool") {
+            route::set_pool(Some(&pool));
+        }
+        if let Some(class) = take("steer-size").and_then(|class| class.parse().ok()) {
+            route::set_size(SizeClass::Exactly(class));
+        }
+        if let Some(key) = take("steer-affinity") {
+            route::set_affinity(&key, AFFINITY_MS);
+        }
+        Ok(())
+    }
+}
+
+export_policy!(Steer);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use pointsman_policy_sdk::Property;
+    use pointsman_policy_sdk::testing::{Call, run};
+
+    #[test]
+    fn properties_become_what_they_say() {
+        let mut call = Call::default();
+        call.route.platform =
+            [("os", "linux"), ("steer-affinity", "k"), ("steer-pool", "p"), ("steer-size", "7")]
+                .map(|(name, value)| Property::new(name, value))
+                .into();
+        let route = run::<Steer>("", call).unwrap().route;
+        assert_eq!(route.platform, [Property::new("os", "linux")]);
+        assert_eq!(route.pool.as_deref(), Some("p"));
+        assert_eq!(route.size, SizeClass::Exactly(7));
+        assert_eq!(route.affinity, Some(("k".into(), AFFINITY_MS)));
+    }
+}
