@@ -13,7 +13,7 @@ use crate::declared::DeclaredPool;
 use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
 use crate::holds::{Hold, Pattern};
-use crate::ids::{Map, OperationId, PollId, TaskId, Text};
+use crate::ids::{OperationId, PollId, TaskId, Text};
 use crate::placement::Placement;
 use crate::properties::Schema;
 use crate::sharing::Sharable;
@@ -112,7 +112,7 @@ pub struct Scheduler {
     pub(crate) now: Time,
     pub(crate) tasks: SlotMap<TaskId, Task>,
     pub(crate) operations: SlotMap<OperationId, Operation>,
-    pub(crate) operation_by_name: Map<Text, OperationId>,
+    pub(crate) operation_by_name: BTreeMap<Text, OperationId>,
     pub(crate) sharable: Sharable,
     /// Queued tasks by arrival, for whoever walks the queue.
     pub(crate) queued_by_arrival: BTreeMap<u64, TaskId>,
@@ -139,7 +139,7 @@ impl Scheduler {
             now: Time::default(),
             tasks: SlotMap::with_key(),
             operations: SlotMap::with_key(),
-            operation_by_name: Map::default(),
+            operation_by_name: BTreeMap::new(),
             sharable: Sharable::new(),
             queued_by_arrival: BTreeMap::new(),
             declared: Arc::default(),

@@ -135,6 +135,15 @@ impl Scheduler {
         self.operations.get(id)
     }
 
+    /// Operations whose names come after `name`, by name.
+    pub fn operations_after<'a>(
+        &'a self,
+        name: &str,
+    ) -> impl Iterator<Item = (&'a Text, OperationId)> + use<'a> {
+        let after = (std::ops::Bound::Excluded(name), std::ops::Bound::Unbounded);
+        self.operation_by_name.range::<str, _>(after).map(|(name, id)| (name, *id))
+    }
+
     /// Operations in no particular but repeatable order.
     pub fn operations(&self) -> impl Iterator<Item = (OperationId, &Operation)> {
         self.operations.iter()

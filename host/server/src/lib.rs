@@ -4,6 +4,7 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod driver;
+mod gate;
 pub mod match_log;
 pub mod reroute;
 pub mod rev2;

@@ -32,6 +32,7 @@ use tower::util::MapResponseLayer;
 use crate::admin::AdminService;
 use crate::config::{self, Config, Matching, PlatformValues};
 use crate::driver::Driver;
+use crate::gate::GateLayer;
 use crate::match_log;
 use crate::reroute;
 use crate::rev2::action_cache::ActionCacheService;
@@ -130,6 +131,7 @@ impl Server {
         );
         let services = tonic::transport::Server::builder()
             .layer(MapResponseLayer::new(transport::short_message))
+            .layer(GateLayer(config.services))
             .max_concurrent_streams(config.limits.streams_per_connection_max)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -137,7 +139,7 @@ impl Server {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(ExecutionServer::new(execution).max_decoding_message_size(limit))
             .add_service(OperationsServer::new(OperationsService::new(driver.clone())))
-            .add_service(CapabilitiesServer::new(CapabilitiesService))
+            .add_service(CapabilitiesServer::new(CapabilitiesService::new(config.services)))
             .add_service(
                 ContentAddressableStorageServer::new(CasService::new(storage.clone()))
                     .max_decoding_message_size(limit)

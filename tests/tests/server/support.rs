@@ -21,7 +21,11 @@ pub(crate) struct TestServer {
 
 /// A server with these keys of the configuration besides the usual ones for tests.
 pub(crate) async fn server_with(keys: &str) -> TestServer {
-    let folder = tempfile::tempdir().unwrap();
+    server_in(tempfile::tempdir().unwrap(), keys).await
+}
+
+/// The same in a folder that may hold something already.
+pub(crate) async fn server_in(folder: tempfile::TempDir, keys: &str) -> TestServer {
     let text = format!(
         "{{ listen: '127.0.0.1:0', state_dir: '{}',
             timers: {{ heartbeat: '100ms', idle_poll: '400ms', worker_expiry: '700ms', abandoned: '600ms',

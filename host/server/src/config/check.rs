@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checked::{
-    Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, UnknownProperty, Values,
+    Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, Services, UnknownProperty, Values,
 };
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
@@ -104,6 +104,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
     let values = Values {
         file,
         listen: raw.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8980))),
+        services: checker.services(raw.services.unwrap_or_default(), raw.worker.enabled),
         storage: checker.storage(raw.storage.embedded, &state_dir),
         matching,
         unknown_property: raw.unknown_property.unwrap_or(unknown_default),
@@ -262,6 +263,17 @@ impl Checker {
             );
         }
         storage
+    }
+
+    fn services(&mut self, services: Services, worker: Option<bool>) -> Services {
+        if services != Services::All && worker == Some(true) {
+            self.wrong(
+                "worker.enabled",
+                "needs services: \"all\", since this worker gets actions and blobs from its own server; run \
+                 `pointsman worker --scheduler … --storage …` instead",
+            );
+        }
+        services
     }
 
     fn host_key(&mut self, given: Option<Vec<String>>) -> HostKey {

@@ -45,6 +45,9 @@ pub struct Values {
     /// `listen`: where clients and workers connect. Default `127.0.0.1:8980`. Whoever reaches this port can run
     /// commands on the workers, so open it to a network only behind something that checks who calls.
     pub listen: SocketAddr,
+    /// `services`: what of the protocol the port has. Default `all`. Choose another where clients are given two addresses,
+    /// one for execution and one for the cache.
+    pub services: Services,
     /// `storage.embedded`: where blobs and action results are kept.
     pub storage: EmbeddedStorage,
     /// `matching`: how an action's properties are compared with a worker's. Default `typed`. Choose `exact_set` to keep
@@ -137,6 +140,19 @@ pub enum Placement {
     Pack,
     /// The one that it fills best, by what it asks of `minimum` properties.
     BestFit,
+}
+
+/// What of the protocol a server's port has. Capabilities, health and reflection are always there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Services {
+    /// Everything.
+    #[default]
+    All,
+    /// Execution, Operations, workers and administration; clients and workers have blobs and action results elsewhere.
+    Execution,
+    /// ContentAddressableStorage, ActionCache and ByteStream; nothing is executed.
+    Cache,
 }
 
 /// How the properties of actions and workers are compared.

@@ -22,7 +22,7 @@ mod units;
 
 pub use checked::{
     Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement, PlatformValues,
-    Policy, Pool, PropertyType, Timers, UnknownProperty, Values,
+    Policy, Pool, PropertyType, Services, Timers, UnknownProperty, Values,
 };
 pub use error::{ConfigError, Problem};
 pub use overrides::Overrides;

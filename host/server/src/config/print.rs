@@ -20,6 +20,7 @@ fn spell_out(values: &Values) -> Raw {
     let typed = values.matching == Matching::Typed;
     Raw {
         listen: Some(values.listen),
+        services: Some(values.services),
         state_dir: None,
         storage: RawStorage { embedded: storage(values) },
         supported_platform_properties: typed.then(|| values.platform_properties.clone()),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::checked::{Matching, Placement, PropertyType, UnknownProperty};
+use super::checked::{Matching, Placement, PropertyType, Services, UnknownProperty};
 pub(super) use super::raw_platform::RawPlatformValues;
 use super::units::{RawDuration, RawSize};
 
@@ -16,6 +16,7 @@ use super::units::{RawDuration, RawSize};
 #[serde(deny_unknown_fields, default, expecting = "an object: { … }")]
 pub(super) struct Raw {
     pub(super) listen: Option<SocketAddr>,
+    pub(super) services: Option<Services>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state_dir: Option<PathBuf>,
     pub(super) storage: RawStorage,

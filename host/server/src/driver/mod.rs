@@ -4,6 +4,7 @@
 //! brings about is taken along and delivered without the lock. Deliveries of two steps may so cross: an operation's
 //! states carry a sequence, and each poll is answered once.
 
+mod at_once;
 mod cell;
 mod clock;
 mod payload;
@@ -30,6 +31,7 @@ use slotmap::SecondaryMap;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use at_once::AtOnce;
 pub(crate) use cell::Cell;
 pub use cell::OperationStream;
 pub use clock::{Clock, timestamp};
@@ -43,6 +45,7 @@ pub struct Driver {
     clock: Clock,
     schema: Arc<Schema>,
     next_poll: AtomicU64,
+    at_once: AtOnce,
     /// Wakes the timer when something is due sooner than it thinks.
     sooner: Notify,
 }
@@ -151,6 +154,7 @@ impl Driver {
             clock: Clock::start(),
             schema,
             next_poll: AtomicU64::new(0),
+            at_once: AtOnce::default(),
             sooner: Notify::new(),
         })
     }
@@ -275,7 +279,7 @@ impl Driver {
     /// The latest state of the operation of that name, if there is one. While it is not over, the reason is part of it
     /// (`pointsman.v1.Explanation`).
     pub fn operation(&self, name: &str) -> Option<Operation> {
-        let (_, cell) = self.find(name)?;
+        let Some((_, cell)) = self.find(name) else { return self.over_at_once(name) };
         let snapshot = cell.latest()?;
         if snapshot.is_done() {
             return Some(snapshot.operation());
@@ -284,9 +288,20 @@ impl Driver {
         Some(snapshot.operation_with(reason))
     }
 
+    /// Keeps an operation that was over before it was queued, for whoever asks for it by name.
+    pub fn keep_at_once(&self, operation: Operation) {
+        self.at_once.keep(operation);
+    }
+
+    /// Such an operation, if it is still kept.
+    pub fn over_at_once(&self, name: &str) -> Option<Operation> {
+        self.at_once.find(name)
+    }
+
     /// Ends the operation of that name. `false`: there is none.
     pub fn cancel(&self, name: &str) -> bool {
-        let Some((id, _)) = self.find(name) else { return false };
+        // One that is over stays as it is.
+        let Some((id, _)) = self.find(name) else { return self.over_at_once(name).is_some() };
         self.step(Event::Cancel(id), None, |_, _| ());
         true
     }
@@ -297,14 +312,16 @@ impl Driver {
         Some((id, core.cells.get(id)?.clone()))
     }
 
-    /// Up to `at_most` operations whose names come after `after`, by name.
-    pub fn operations(&self, after: &str, at_most: usize) -> Vec<Operation> {
-        let cells: std::collections::BTreeMap<Arc<str>, Arc<Cell>> = {
+    /// The first `at_most` operations whose names come after `after`, by name; without a state in the instant before its
+    /// first. The lock is held for as many look-ups.
+    pub fn operations(&self, after: &str, at_most: usize) -> Vec<(Arc<str>, Option<Operation>)> {
+        let cells: Vec<(Arc<str>, Option<Arc<Cell>>)> = {
             let core = self.lock();
-            let all = core.scheduler.operations().filter(|(_, o)| &*o.name > after);
-            all.filter_map(|(id, o)| Some((o.name.clone(), core.cells.get(id)?.clone()))).collect()
+            let names = core.scheduler.operations_after(after).take(at_most);
+            names.map(|(name, id)| (name.clone(), core.cells.get(id).cloned())).collect()
         };
-        cells.values().filter_map(|c| Some(c.latest()?.operation())).take(at_most).collect()
+        let state = |cell: Option<Arc<Cell>>| Some(cell?.latest()?.operation());
+        cells.into_iter().map(|(name, cell)| (name, state(cell))).collect()
     }
 
     // === Workers ===

@@ -6,11 +6,14 @@ use bytes::Bytes;
 use pointsman_proto::rev2::action_cache_server::ActionCache;
 use pointsman_proto::rev2::{self, ActionResult, GetActionResultRequest, UpdateActionResultRequest};
 use pointsman_storage::{Digest, DigestFunction, Storage, StorageError};
+use prost::Message as _;
 use tonic::{Request, Response, Status};
 
+use super::cas::BATCH_MAX_BYTES;
 use super::{instance_name, status};
 
-/// Most bytes of outputs put into one answer, so that it stays far below the 4 MiB that clients take.
+/// Most bytes of outputs put into one answer: with a result as large as real ones it is far below the 4 MiB that clients
+/// take. A larger result leaves less room.
 const INLINE_MAX_BYTES: u64 = 1 << 20;
 
 /// The service.
@@ -91,7 +94,8 @@ pub async fn inline_outputs(
     result: &mut ActionResult,
     wanted: &Inline<'_>,
 ) -> Result<(), Status> {
-    let mut budget = INLINE_MAX_BYTES;
+    let room = BATCH_MAX_BYTES.saturating_sub(result.encoded_len() as u64);
+    let mut budget = INLINE_MAX_BYTES.min(room);
     let streams = [
         (wanted.stdout, &result.stdout_digest, &mut result.stdout_raw),
         (wanted.stderr, &result.stderr_digest, &mut result.stderr_raw),

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use pointsman_proto::bytestream::byte_stream_server::ByteStream;
@@ -12,9 +13,9 @@ use pointsman_storage::{BlobStream, Digest, Storage};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::compression::Compressor;
-use super::resource_name::{self, Encoding, ResourceName};
+use super::partial_uploads::PartialUploads;
+use super::resource_name::{self, Encoding, UploadName};
 use super::status;
-use super::upload::Upload;
 
 /// A blob that is already here is received to its end up to this size: answering in the middle of it would reset
 /// the stream, which costs the client more than the bytes do.
@@ -24,6 +25,7 @@ const DRAIN_MAX_BYTES: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct ByteStreamService {
     storage: Arc<dyn Storage>,
+    partials: PartialUploads,
 }
 
 type ReadStream = Pin<Box<dyn Stream<Item = Result<ReadResponse, Status>> + Send>>;
@@ -31,7 +33,12 @@ type ReadStream = Pin<Box<dyn Stream<Item = Result<ReadResponse, Status>> + Send
 impl ByteStreamService {
     /// The service over this storage.
     pub fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage }
+        Self { storage, partials: PartialUploads::default() }
+    }
+
+    /// Keeps uploads that broke off for so long.
+    pub fn keeping_partial_uploads(self, kept_for: Duration) -> Self {
+        Self { partials: PartialUploads::new(kept_for), ..self }
     }
 
     async fn is_here(&self, digest: &Digest) -> Result<bool, Status> {
@@ -39,27 +46,27 @@ impl ByteStreamService {
         Ok(missing.map_err(|error| status::from_storage(&error))?.is_empty())
     }
 
-    /// Receives an upload from its first message on; returns the number of bytes received.
+    /// Receives an upload from its first message on; returns the number of bytes received, earlier calls included.
     async fn receive(
         &self,
-        name: &ResourceName,
+        name: UploadName,
         first: WriteRequest,
         messages: &mut Streaming<WriteRequest>,
     ) -> Result<i64, Status> {
         let resource_name = first.resource_name.clone();
-        let mut upload = Upload::begin(&*self.storage, &name.digest, name.encoding).await?;
-        let mut received = 0;
+        let digest = name.blob.digest;
+        let mut upload = self.partials.begin(&*self.storage, name, first.write_offset).await?;
         let mut message = first;
         loop {
-            check_message(&message, &resource_name, received)?;
-            received += message.data.len() as i64;
+            check_message(&message, &resource_name, upload.received())?;
             let last = message.finish_write;
             upload.push(message.data).await?;
             if last {
                 break;
             }
-            message = messages.message().await?.ok_or_else(|| unfinished(&name.digest, received))?;
+            message = messages.message().await?.ok_or_else(|| unfinished(&digest, upload.received()))?;
         }
+        let received = upload.received();
         upload.commit().await?;
         Ok(received)
     }
@@ -112,31 +119,34 @@ impl ByteStream for ByteStreamService {
         let first =
             first.ok_or_else(|| Status::invalid_argument("a write without any message names no blob"))?;
         let name = resource_name::parse_write(&first.resource_name)?;
-        let committed_size = if self.is_here(&name.digest).await? {
-            drain(first, &mut messages, &name.digest).await;
-            match name.encoding {
-                Encoding::Identity => name.digest.size_bytes() as i64,
+        let digest = name.blob.digest;
+        let committed_size = if self.is_here(&digest).await? {
+            drain(first, &mut messages, &digest).await;
+            match name.blob.encoding {
+                Encoding::Identity => digest.size_bytes() as i64,
                 // How large the blob would be when compressed nobody knows; REv2 has this value for it.
                 Encoding::Zstd => -1,
             }
         } else {
-            self.receive(&name, first, &mut messages).await?
+            self.receive(name, first, &mut messages).await?
         };
         Ok(Response::new(WriteResponse { committed_size }))
     }
 
-    /// Uploads can't be resumed: one is complete, or it is not known.
+    /// Of an upload that nothing is known of, nothing is here. NOT_FOUND would say so as well, but then Bazel goes on with
+    /// the offset that it had.
     async fn query_write_status(
         &self,
         request: Request<QueryWriteStatusRequest>,
     ) -> Result<Response<QueryWriteStatusResponse>, Status> {
         let name = resource_name::parse_write(&request.get_ref().resource_name)?;
-        if self.is_here(&name.digest).await? {
-            let committed_size = name.digest.size_bytes() as i64;
-            return Ok(Response::new(QueryWriteStatusResponse { committed_size, complete: true }));
-        }
-        let text = format!("blob {} is not here and no upload of it can be resumed: begin at 0", name.digest);
-        Err(Status::not_found(text))
+        let digest = name.blob.digest;
+        let complete = self.is_here(&digest).await?;
+        let committed_size = match complete {
+            true => digest.size_bytes() as i64,
+            false => self.partials.received(&name).unwrap_or(0),
+        };
+        Ok(Response::new(QueryWriteStatusResponse { committed_size, complete }))
     }
 }
 
@@ -146,17 +156,15 @@ fn check_message(message: &WriteRequest, resource_name: &str, received: i64) -> 
         return Err(Status::invalid_argument(text));
     }
     if message.write_offset != received {
-        let (offset, why) =
-            (message.write_offset, if received == 0 { ", uploads can't be resumed" } else { "" });
-        return Err(Status::invalid_argument(format!(
-            "write_offset is {offset}, {received} was expected{why}"
-        )));
+        let offset = message.write_offset;
+        return Err(Status::invalid_argument(format!("write_offset is {offset}, {received} was expected")));
     }
     Ok(())
 }
 
 fn unfinished(digest: &Digest, received: i64) -> Status {
-    let text = format!("upload of blob {digest} ended after {received} bytes without finish_write");
+    let text =
+        format!("upload of blob {digest} ended after {received} bytes without finish_write: go on there");
     Status::invalid_argument(text)
 }
 

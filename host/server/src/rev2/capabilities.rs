@@ -12,10 +12,20 @@ use tonic::{Request, Response, Status};
 
 use super::cas::BATCH_MAX_BYTES;
 use super::instance_name;
+use crate::config::Services;
 
 /// The service. The same answer for every instance name.
 #[derive(Clone, Debug, Default)]
-pub struct CapabilitiesService;
+pub struct CapabilitiesService {
+    services: Services,
+}
+
+impl CapabilitiesService {
+    /// The service of a port that has these.
+    pub fn new(services: Services) -> Self {
+        Self { services }
+    }
+}
 
 #[tonic::async_trait]
 impl Capabilities for CapabilitiesService {
@@ -24,20 +34,29 @@ impl Capabilities for CapabilitiesService {
         request: Request<GetCapabilitiesRequest>,
     ) -> Result<Response<ServerCapabilities>, Status> {
         instance_name::validate(&request.get_ref().instance_name)?;
-        Ok(Response::new(capabilities()))
+        Ok(Response::new(capabilities(self.services)))
     }
 }
 
-/// What this server can do.
-fn capabilities() -> ServerCapabilities {
+/// What this server can do. What it has switched off is shown without the means to use it, not left out: Bazel looks for
+/// digest functions in both parts.
+fn capabilities(services: Services) -> ServerCapabilities {
     let functions: Vec<i32> = DigestFunction::SERVED.iter().map(|it| it.to_proto().into()).collect();
     ServerCapabilities {
-        cache_capabilities: Some(cache(functions.clone())),
+        cache_capabilities: Some(match services {
+            Services::All | Services::Cache => cache(functions.clone()),
+            Services::Execution => CacheCapabilities {
+                digest_functions: functions.clone(),
+                cache_priority_capabilities: Some(any_priority()),
+                symlink_absolute_path_strategy: symlink_absolute_path_strategy::Value::Allowed.into(),
+                ..Default::default()
+            },
+        }),
         execution_capabilities: Some(ExecutionCapabilities {
             // Bazel 2 reads only this field, newer clients only the list.
             digest_function: DigestFunction::Sha256.to_proto().into(),
             digest_functions: functions,
-            exec_enabled: true,
+            exec_enabled: services != Services::Cache,
             execution_priority_capabilities: Some(any_priority()),
             ..Default::default()
         }),

@@ -3,18 +3,19 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::{Stream, stream};
-use pointsman_proto::longrunning::Operation;
-use pointsman_proto::pack;
+use futures_util::{Stream, StreamExt as _, stream};
+use pointsman_proto::longrunning::{Operation, operation};
 use pointsman_proto::rev2::execution_server::Execution;
 use pointsman_proto::rev2::{self, Action, Command, ExecuteRequest, WaitExecutionRequest};
 use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
+use pointsman_proto::{pack, unpack};
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_storage::{Digest, Storage, StorageError};
 use prost::Message;
 use prost_types::Any;
 use tonic::{Request, Response, Status};
 
+use super::action_cache::{Inline, inline_outputs};
 use super::instance_name;
 use super::metadata::request_metadata;
 use super::status;
@@ -166,11 +167,18 @@ impl Execution for ExecutionService {
         let request = request.into_inner();
         instance_name::validate(&request.instance_name)?;
         let function = status::digest_function(request.digest_function)?;
+        let wanted = Wanted::of(&request);
         let digest =
             status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
         match self.submission(&request, &digest, metadata).await {
             Ok(submission) => match self.driver.submit(submission) {
-                Ok(stream) => Ok(Response::new(Box::pin(stream))),
+                Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
+                Ok(stream) => {
+                    let storage = self.storage.clone();
+                    let inlined =
+                        stream.then(move |state| inline(storage.clone(), digest, wanted.clone(), state));
+                    Ok(Response::new(Box::pin(inlined)))
+                }
                 Err(refusal) => Err(Status::resource_exhausted(refusal.to_string())),
             },
             Err(NotQueued::Failed(status)) => Err(status),
@@ -178,7 +186,9 @@ impl Execution for ExecutionService {
                 let name = uuid::Uuid::new_v4().to_string();
                 let function = digest.function().to_proto().into();
                 let operation = done_at_once(&name, digest.to_proto(), function, &response);
-                Ok(Response::new(Box::pin(stream::iter([Ok(operation)]))))
+                self.driver.keep_at_once(operation.clone());
+                let operation = inline(self.storage.clone(), digest, wanted, Ok(operation)).await;
+                Ok(Response::new(Box::pin(stream::iter([operation]))))
             }
         }
     }
@@ -188,9 +198,58 @@ impl Execution for ExecutionService {
         request: Request<WaitExecutionRequest>,
     ) -> Result<Response<OperationStream>, Status> {
         let name = request.into_inner().name;
-        let stream = self.driver.watch(&name).ok_or_else(|| super::operations::unknown(&name))?;
-        Ok(Response::new(Box::pin(stream)))
+        if let Some(stream) = self.driver.watch(&name) {
+            return Ok(Response::new(Box::pin(stream)));
+        }
+        let over = self.driver.over_at_once(&name).ok_or_else(|| super::operations::unknown(&name))?;
+        Ok(Response::new(Box::pin(stream::iter([Ok(over)]))))
     }
+}
+
+/// Which outputs the client wants inside the response.
+#[derive(Clone, Debug)]
+struct Wanted {
+    stdout: bool,
+    stderr: bool,
+    output_files: Arc<[String]>,
+}
+
+impl Wanted {
+    fn of(request: &ExecuteRequest) -> Self {
+        Self {
+            stdout: request.inline_stdout,
+            stderr: request.inline_stderr,
+            output_files: request.inline_output_files.as_slice().into(),
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        !self.stdout && !self.stderr && self.output_files.is_empty()
+    }
+}
+
+/// Puts outputs into the last state of an operation. An operation is shared, so that is done for each client by itself.
+/// It is a hint: when the storage fails, the client reads the outputs and hears of it then.
+async fn inline(
+    storage: Arc<dyn Storage>,
+    action: Digest,
+    wanted: Wanted,
+    state: Result<Operation, Status>,
+) -> Result<Operation, Status> {
+    let mut operation = state?;
+    if wanted.is_none() {
+        return Ok(operation);
+    }
+    let Some(operation::Result::Response(packed)) = &mut operation.result else { return Ok(operation) };
+    let Ok(mut response) = unpack::<rev2::ExecuteResponse>(packed) else { return Ok(operation) };
+    let Some(result) = &mut response.result else { return Ok(operation) };
+    let files = &wanted.output_files;
+    let asked = Inline { stdout: wanted.stdout, stderr: wanted.stderr, output_files: files };
+    match inline_outputs(&*storage, action.function(), result, &asked).await {
+        Ok(()) => *packed = pack(&response),
+        Err(error) => tracing::debug!(%action, %error, "outputs could not be put into the response"),
+    }
+    Ok(operation)
 }
 
 /// A blob is missing. In the response, the one place where all clients look: they upload it and ask again.

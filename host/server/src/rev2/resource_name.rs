@@ -40,6 +40,15 @@ pub struct ResourceName {
     pub encoding: Encoding,
 }
 
+/// An upload that a client names: its own id tells it from others of the same blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadName {
+    /// Chosen by the client.
+    pub id: uuid::Uuid,
+    /// What is uploaded.
+    pub blob: ResourceName,
+}
+
 /// Why a resource name can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 enum Problem {
@@ -75,7 +84,7 @@ pub fn parse_read(name: &str) -> Result<ResourceName, Status> {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` that says what is wrong.
-pub fn parse_write(name: &str) -> Result<ResourceName, Status> {
+pub fn parse_write(name: &str) -> Result<UploadName, Status> {
     write(name).map_err(|problem| invalid(name, &problem))
 }
 
@@ -96,16 +105,14 @@ fn read(name: &str) -> Result<ResourceName, Problem> {
     }
 }
 
-fn write(name: &str) -> Result<ResourceName, Problem> {
+fn write(name: &str) -> Result<UploadName, Problem> {
     let (instance_name, rest) = split(name, |segment| *segment == "uploads", "uploads")?;
     let mut segments = rest.split('/').skip(1);
     let id = segments.next().ok_or(Problem::Ends("an upload id"))?;
-    if uuid::Uuid::try_parse(id).is_err() {
-        return Err(Problem::NoUuid(id.to_owned()));
-    }
+    let id = uuid::Uuid::try_parse(id).map_err(|_| Problem::NoUuid(id.to_owned()))?;
     // What follows the size is the client's own business (REv2: optional metadata that servers may ignore).
     let (digest, encoding) = blob(&mut segments)?;
-    Ok(ResourceName { instance_name, digest, encoding })
+    Ok(UploadName { id, blob: ResourceName { instance_name, digest, encoding } })
 }
 
 /// Cuts a name before the first segment that is a keyword.
@@ -214,7 +221,12 @@ mod tests {
             ("uploads/U/compressed-blobs/zstd/H/3", "", Zstd),
             ("x/uploads/U/compressed-blobs/zstd/H/3/blobs", "x", Zstd),
         ] {
-            assert_eq!(parse_write(&fill(pattern)).unwrap(), named(instance, encoding), "{pattern}");
+            let name = parse_write(&fill(pattern)).unwrap();
+            assert_eq!(
+                (name.id.to_string().as_str(), name.blob),
+                (ID, named(instance, encoding)),
+                "{pattern}"
+            );
         }
     }
 
@@ -224,7 +236,11 @@ mod tests {
             let digest = Digest::of(*function, b"abc");
             for name in [digest.path(), format!("blobs/{}/{digest}", function.path_name())] {
                 assert_eq!(parse_read(&name).unwrap().digest, digest, "{name}");
-                assert_eq!(parse_write(&format!("uploads/{ID}/{name}")).unwrap().digest, digest, "{name}");
+                assert_eq!(
+                    parse_write(&format!("uploads/{ID}/{name}")).unwrap().blob.digest,
+                    digest,
+                    "{name}"
+                );
             }
         }
     }

@@ -8,11 +8,13 @@ mod batches;
 mod capabilities;
 mod digest_functions;
 mod reads;
+mod resumed_uploads;
 mod tree;
 mod uploads;
 mod uploads_gone_wrong;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use pointsman::rev2::action_cache::ActionCacheService;
@@ -39,6 +41,9 @@ const ID: &str = "6a5fe9d0-93ab-4f54-a3a5-6d5f1ad6a9b7";
 /// As the real server has it: more than the 4 MiB of gRPC.
 const MESSAGE_MAX_BYTES: usize = 64 << 20;
 
+/// Long enough to go on within a test, short enough to see it end.
+const PARTIAL_UPLOADS_KEPT: Duration = Duration::from_secs(1);
+
 /// A server with its storage; both end with it.
 struct Fixture {
     folder: tempfile::TempDir,
@@ -63,15 +68,17 @@ impl Fixture {
         let address = incoming.local_addr().unwrap();
         let router = Server::builder()
             .add_service(
-                ByteStreamServer::new(ByteStreamService::new(storage.clone()))
-                    .max_decoding_message_size(MESSAGE_MAX_BYTES),
+                ByteStreamServer::new(
+                    ByteStreamService::new(storage.clone()).keeping_partial_uploads(PARTIAL_UPLOADS_KEPT),
+                )
+                .max_decoding_message_size(MESSAGE_MAX_BYTES),
             )
             .add_service(
                 ContentAddressableStorageServer::new(CasService::new(storage.clone()))
                     .max_decoding_message_size(MESSAGE_MAX_BYTES),
             )
             .add_service(ActionCacheServer::new(ActionCacheService::new(storage)))
-            .add_service(CapabilitiesServer::new(CapabilitiesService));
+            .add_service(CapabilitiesServer::new(CapabilitiesService::default()));
         let server = tokio::spawn(async move { router.serve_with_incoming(incoming).await.unwrap() });
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect().await.unwrap();

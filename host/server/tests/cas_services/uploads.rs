@@ -156,7 +156,7 @@ async fn uploads_of_one_blob_at_once_all_succeed() {
 }
 
 #[tokio::test]
-async fn the_state_of_an_upload_is_complete_or_unknown() {
+async fn the_state_of_an_upload_is_that_of_its_blob() {
     let fixture = Fixture::new().await;
     let query = async |name: String| {
         let request = QueryWriteStatusRequest { resource_name: name };
@@ -166,7 +166,8 @@ async fn the_state_of_an_upload_is_complete_or_unknown() {
     for form in ["blobs", "compressed-blobs/zstd"] {
         let complete = QueryWriteStatusResponse { committed_size: 4, complete: true };
         assert_eq!(query(upload_name(form, &here)).await.unwrap(), complete);
-        assert_status(query(upload_name(form, &digest(b"gone"))).await, Code::NotFound, "begin at 0");
+        let nothing = QueryWriteStatusResponse { committed_size: 0, complete: false };
+        assert_eq!(query(upload_name(form, &digest(b"gone"))).await.unwrap(), nothing);
     }
     assert_status(query(format!("blobs/{here}")).await, Code::InvalidArgument, "segments uploads");
 }

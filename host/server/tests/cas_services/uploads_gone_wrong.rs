@@ -69,10 +69,15 @@ async fn messages_that_do_not_fit_together() {
     let good = messages(&name, &content, 16 << 10);
 
     refused(&fixture, vec![], "a write without any message").await;
-    refused(&fixture, good[..2].to_vec(), "ended after 32768 bytes without finish_write").await;
+    let text = "ended after 32768 bytes without finish_write: go on there";
+    refused(&fixture, good[..2].to_vec(), text).await;
     let mut resumed = good.clone();
     resumed[0].write_offset = 100;
-    refused(&fixture, resumed, "write_offset is 100, 0 was expected, uploads can't be resumed").await;
+    let text = "write_offset is 100, but 32768 bytes of this upload are here: go on there, or begin at 0";
+    assert_status(fixture.write(resumed).await, Code::Aborted, text);
+    let mut negative = good.clone();
+    negative[0].write_offset = -1;
+    refused(&fixture, negative, "write_offset -1 is negative").await;
     let mut gap = good.clone();
     gap[1].write_offset += 1;
     refused(&fixture, gap, "write_offset is 16385, 16384 was expected").await;
