@@ -7,7 +7,7 @@ use pointsman_tests::harness::{Bazel, BazelVersion, Clients, Relay, Signal, exec
 
 use super::feature::{Cell, Feature, offered};
 use super::support::{
-    Hold, Pools, Queue, ends, executions, serve, serve_strictly, shows, started_once,
+    Hold, Pools, Queue, all_by_sha1, ends, executions, serve, serve_strictly, shows, started_once,
     tells_the_mistyped_property,
 };
 
@@ -24,6 +24,9 @@ pub(crate) fn two(feature: Feature) -> Cell {
     match feature {
         Feature::Compressed => Cell::NotOffered("Bazel 2 sends blobs as they are"),
         Feature::InlineOutputs => Cell::NotOffered("Bazel 2 asks for none"),
+        Feature::Sha1 => {
+            Cell::NotOffered("Bazel 2 does not say its function, and takes only the server's first one")
+        }
         // The same paths in the server as with Bazel 7.
         Feature::Cached | Feature::InstanceName | Feature::Priority => cell(version, feature).on_demand(),
         _ => cell(version, feature),
@@ -41,6 +44,7 @@ fn cell(version: BazelVersion, feature: Feature) -> Cell {
         Feature::BigFiles => offered(move |clients| big_files(clients, version)),
         Feature::Compressed => offered(move |clients| compressed(clients, version)),
         Feature::InlineOutputs => offered(move |clients| inline_outputs(clients, version)),
+        Feature::Sha1 => offered(move |clients| sha1(clients, version)),
         Feature::InstanceName => offered(move |clients| instance_name(clients, version)),
         Feature::Platform => offered(move |clients| platform(clients, version)),
         Feature::UnknownProperty => offered(move |clients| unknown_property(clients, version)),
@@ -166,6 +170,19 @@ async fn inline_outputs(clients: Clients, version: BazelVersion) -> anyhow::Resu
         _ => shows(&bazel.calls()?, &["greet.pic.o: greet.cc"]),
     })
     .await
+}
+
+/// A startup option, so another server of Bazel.
+async fn sha1(clients: Clients, version: BazelVersion) -> anyhow::Result<()> {
+    let server = serve(&clients).await?;
+    let bazel = clients.bazel(version).await?;
+    for runner in COLD_THEN_CACHED {
+        let words = ["--digest_function=SHA1", "build", "//:link1", "//:use_big_source", "//:tree"];
+        bazel.remote(&server.address(), &words).await?.expect_code(0)?;
+        bazel.expect_spawns(runner)?;
+        bazel.run(&["--digest_function=SHA1", "clean"]).await?.expect_code(0)?;
+    }
+    all_by_sha1(&server).await
 }
 
 /// A name of several parts, which has a cache of its own.

@@ -16,6 +16,7 @@ pub(crate) enum Feature {
     BigFiles,
     Compressed,
     InlineOutputs,
+    Sha1,
     InstanceName,
     Platform,
     UnknownProperty,
@@ -28,7 +29,7 @@ pub(crate) enum Feature {
 }
 
 impl Feature {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Builds,
         Self::ExitCodes,
         Self::FailureShown,
@@ -38,6 +39,7 @@ impl Feature {
         Self::BigFiles,
         Self::Compressed,
         Self::InlineOutputs,
+        Self::Sha1,
         Self::InstanceName,
         Self::Platform,
         Self::UnknownProperty,
@@ -61,6 +63,7 @@ impl Feature {
             Self::BigFiles => "files of 5 MB both ways",
             Self::Compressed => "zstd",
             Self::InlineOutputs => "outputs inline",
+            Self::Sha1 => "digests by SHA-1",
             Self::InstanceName => "instance name",
             Self::Platform => "platform property chooses the worker",
             Self::UnknownProperty => "mistyped property is told",

@@ -25,6 +25,7 @@ pub(crate) fn cell(feature: Feature) -> Cell {
         Feature::Interrupt => offered(interrupt).on_demand(),
         Feature::CutConnection => offered(cut_connection).on_demand(),
         Feature::NotCached => Cell::NotOffered("no target says that of itself"),
+        Feature::Sha1 => Cell::NotOffered("Pants knows only SHA-256"),
         Feature::Compressed => Cell::NotOffered("Pants sends blobs as they are"),
         Feature::InlineOutputs => Cell::NotOffered("Pants asks for none"),
         Feature::Priority => Cell::NotOffered("Pants has no setting for it"),

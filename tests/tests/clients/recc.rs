@@ -9,7 +9,7 @@ use pointsman_tests::harness::{Clients, Finished, Relay, Running, Server, Signal
 
 use super::feature::{Cell, Feature, offered};
 use super::support::{
-    HELD, Hold, Pools, executions, serve, serve_strictly, shows, tells_the_mistyped_property,
+    HELD, Hold, Pools, all_by_sha1, executions, serve, serve_strictly, shows, tells_the_mistyped_property,
 };
 
 /// recc.
@@ -21,6 +21,7 @@ pub(crate) fn cell(feature: Feature) -> Cell {
         Feature::Cached => offered(cached),
         Feature::NotCached => offered(not_cached),
         Feature::BigFiles => offered(big_files),
+        Feature::Sha1 => offered(sha1),
         Feature::InstanceName => offered(instance_name),
         Feature::Platform => offered(platform),
         Feature::UnknownProperty => offered(unknown_property),
@@ -157,6 +158,17 @@ async fn big_files(clients: Clients) -> anyhow::Result<()> {
     let content = std::fs::read(recc.file("big_in.bin"))?;
     ensure!(object.windows(1000).any(|part| part == &content[..1000]) && object.len() > content.len());
     Ok(())
+}
+
+async fn sha1(clients: Clients) -> anyhow::Result<()> {
+    let server = serve(&clients).await?;
+    let recc = Recc::new(&clients, &server).await?;
+    for _ in 0..2 {
+        recc.run(&["RECC_CAS_DIGEST_FUNCTION=SHA1"], GREET).await?.expect_code(0)?;
+        std::fs::remove_file(recc.file("greet.o"))?;
+    }
+    ensure!(executions(&server).await? == 1, "it was not found in the cache");
+    all_by_sha1(&server).await
 }
 
 async fn instance_name(clients: Clients) -> anyhow::Result<()> {

@@ -113,6 +113,13 @@ pub(crate) async fn executions(server: &Server) -> anyhow::Result<usize> {
     Ok(operations(server.channel()?).await?.len())
 }
 
+/// Actions were executed, and were all named by SHA-1.
+pub(crate) async fn all_by_sha1(server: &Server) -> anyhow::Result<()> {
+    let done = finished_operations(server.channel()?).await?;
+    ensure!(!done.is_empty() && done.iter().all(|operation| operation.action.len() == 40), "{done:#?}");
+    Ok(())
+}
+
 /// A queue of one worker that is held, with an action of ordinary priority in it.
 pub(crate) struct Queue {
     pub(crate) server: Server,

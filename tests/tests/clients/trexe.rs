@@ -7,7 +7,7 @@ use pointsman_tests::harness::{Clients, Finished, Relay, Running, Server, Server
 
 use super::feature::{Cell, Feature, offered};
 use super::support::{
-    HELD, Hold, Pools, Queue, ends, executions, serve, serve_strictly, shows, started_once,
+    HELD, Hold, Pools, Queue, all_by_sha1, ends, executions, serve, serve_strictly, shows, started_once,
     tells_the_mistyped_property,
 };
 
@@ -21,6 +21,7 @@ pub(crate) fn cell(feature: Feature) -> Cell {
         Feature::NotCached => offered(not_cached),
         Feature::Directories => offered(directories),
         Feature::BigFiles => offered(big_files),
+        Feature::Sha1 => offered(sha1),
         Feature::InstanceName => offered(instance_name),
         Feature::Platform => offered(platform),
         Feature::UnknownProperty => offered(unknown_property),
@@ -150,6 +151,19 @@ async fn big_files(clients: Clients) -> anyhow::Result<()> {
     Trexe::new(&clients, &server).run(&flags, "cat in in >o").await?.expect_code(0)?;
     ensure!(std::fs::read(server.file("out/o"))? == content.repeat(2), "it came back otherwise");
     Ok(())
+}
+
+async fn sha1(clients: Clients) -> anyhow::Result<()> {
+    let server = serve(&clients).await?;
+    let trexe = Trexe::new(&clients, &server);
+    let into = format!("--d={}", server.file_inside("out"));
+    for _ in 0..2 {
+        let flags = ["--digest-function=SHA1", "--output-path=o", &into];
+        trexe.run(&flags, "echo hi >o").await?.expect_code(0)?;
+        ensure!(std::fs::read_to_string(server.file("out/o"))? == "hi\n");
+    }
+    ensure!(executions(&server).await? == 1, "it was not found in the cache");
+    all_by_sha1(&server).await
 }
 
 async fn instance_name(clients: Clients) -> anyhow::Result<()> {
