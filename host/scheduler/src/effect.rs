@@ -152,7 +152,7 @@ pub enum OperationStage {
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The result is the one in the report that this step was about.
+    /// The result is the one that this step was about: a worker's, or one from the action cache.
     Reported,
     /// Its client, or all its clients, wanted no more.
     Cancelled,

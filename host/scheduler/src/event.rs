@@ -23,6 +23,8 @@ pub enum Event {
     Poll(Poll),
     /// The connection of a waiting poll has gone.
     PollDropped(PollId),
+    /// The result of a task was found in the action cache. A worker that was given it learns so when it next calls.
+    FoundInCache(TaskId),
     /// A policy has decided anew about a queued task.
     Reroute {
         /// The task; nothing happens unless it is still queued.

@@ -190,7 +190,8 @@ impl Scheduler {
 
     /// The worker is to call before it expires.
     pub(crate) fn call_again(&mut self, id: WorkerId) {
-        self.fleet.workers[id].deadline = self.now + self.config.worker_expiry;
+        let grown = self.heartbeat.saturating_sub(self.config.heartbeat);
+        self.fleet.workers[id].deadline = self.now + self.config.worker_expiry + grown;
         self.arm(id);
     }
 

@@ -26,8 +26,14 @@ use crate::workers::Fleet;
 /// Bounds and times. Every one has a key in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// A worker that doesn't call for so long is lost. Buildbarn: 60 s.
+    /// A worker that doesn't call for so long is lost: more by as much as the heartbeat has grown. Buildbarn: 60 s.
     pub worker_expiry: Duration,
+    /// How soon a worker that executes is to call again while few do. Buildbarn: 10 s.
+    pub heartbeat: Duration,
+    /// The same, however many execute.
+    pub heartbeat_max: Duration,
+    /// So many calls of executing workers in a second are welcome: the heartbeat grows rather than bring more. At least 1.
+    pub heartbeats_per_s: usize,
     /// An operation that nobody listens to for so long is dropped, and its task with it if it was the last. Buildbarn: 60 s.
     pub abandoned: Duration,
     /// How long an ended operation is remembered. Buildbarn: 60 s.
@@ -80,6 +86,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             worker_expiry: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(10),
+            heartbeat_max: Duration::from_secs(60),
+            heartbeats_per_s: 1_000,
             abandoned: Duration::from_secs(60),
             completed_retention: Duration::from_secs(60),
             max_attempts: 3,
@@ -104,12 +113,23 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// How soon executing workers are to call again when there are so many of them.
+    fn heartbeat_of(&self, executing: usize) -> Duration {
+        let ms = executing.saturating_mul(1000) / self.heartbeats_per_s.max(1);
+        let grown = Duration::from_millis(ms as u64);
+        grown.min(self.heartbeat_max).max(self.heartbeat)
+    }
+}
+
 /// The whole state.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     pub(crate) config: Config,
     pub(crate) schema: Arc<Schema>,
     pub(crate) now: Time,
+    /// By how many executed before this step.
+    pub(crate) heartbeat: Duration,
     pub(crate) tasks: SlotMap<TaskId, Task>,
     pub(crate) operations: SlotMap<OperationId, Operation>,
     pub(crate) operation_by_name: BTreeMap<Text, OperationId>,
@@ -137,6 +157,7 @@ impl Scheduler {
             config,
             schema,
             now: Time::default(),
+            heartbeat: config.heartbeat,
             tasks: SlotMap::with_key(),
             operations: SlotMap::with_key(),
             operation_by_name: BTreeMap::new(),
@@ -157,6 +178,7 @@ impl Scheduler {
     /// Lets one thing happen. `now` never goes back; `out` is added to.
     pub fn step(&mut self, now: Time, event: Event, out: &mut Output) {
         self.now = self.now.max(now);
+        self.heartbeat = self.config.heartbeat_of(self.counts().running);
         match event {
             Event::Submit(submit) => self.submit(submit, out),
             Event::Watch(id) => self.watch(id),
@@ -164,6 +186,11 @@ impl Scheduler {
             Event::Cancel(id) => self.cancel(id, out),
             Event::Poll(poll) => self.poll(poll, out),
             Event::PollDropped(poll) => self.poll_dropped(poll),
+            Event::FoundInCache(task) => {
+                if self.tasks.contains_key(task) {
+                    self.end_task(task, &End::Reported, out);
+                }
+            }
             Event::Reroute { task, route, asked } => self.reroute(task, route, &asked, out),
             Event::Refuse { task, reason } => {
                 if self.tasks.get(task).is_some_and(Task::is_queued) {
@@ -176,6 +203,11 @@ impl Scheduler {
             Event::Deadline => {}
         }
         self.deadlines(out);
+    }
+
+    /// How soon a worker that was told to execute, or to go on, in the last step is to call again.
+    pub fn heartbeat(&self) -> Duration {
+        self.heartbeat
     }
 
     /// When `Event::Deadline` is due at the latest.

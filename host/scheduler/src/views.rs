@@ -288,6 +288,12 @@ impl Scheduler {
         }
     }
 
+    /// What the worker of that name has been given and has not answered for.
+    pub fn task_on(&self, worker: &str) -> Option<TaskId> {
+        let id = self.fleet.worker_by_key.get(worker)?;
+        self.fleet.workers[*id].run.as_ref()?.task
+    }
+
     /// Look-ups so far: what steps cost, whatever the machine.
     pub fn probes(&self) -> u64 {
         self.index.probes.get()

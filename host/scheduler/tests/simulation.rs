@@ -96,6 +96,7 @@ fn nothing_is_lost_or_done_twice() {
         "refused submission",
         "released",
         "reported",
+        "answered by the cache",
         "resumed",
         "sent again",
         "waits for a host",

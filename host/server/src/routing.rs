@@ -204,7 +204,8 @@ pub fn facts(arrival: &Arrival<'_>) -> ActionFacts {
         digest: shared(arrival.digest),
         platform: action.platform.as_ref().map(properties),
         priority: arrival.priority,
-        timeout: action.timeout.and_then(|t| Duration::try_from(t).ok()),
+        // Zero names no limit: some workers would kill the action at once, others never.
+        timeout: action.timeout.and_then(|t| Duration::try_from(t).ok()).filter(|t| !t.is_zero()),
         do_not_cache: action.do_not_cache,
         skip_cache_lookup: arrival.skip_cache_lookup,
         tool_name: shared(tool.map_or("", |t| &t.tool_name)),

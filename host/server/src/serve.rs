@@ -121,14 +121,8 @@ impl Server {
             config.limits.command_size_max_bytes,
         );
         let refused = Arc::new(RefusedWorkers::default());
-        let synchronize = SynchronizeService::new(
-            driver.clone(),
-            pools,
-            refused.clone(),
-            config.host_key.clone(),
-            config.timers.heartbeat,
-            config.timers.idle_poll,
-        );
+        let synchronize =
+            SynchronizeService::new(driver.clone(), pools, refused.clone(), storage.clone(), config);
         let services = tonic::transport::Server::builder()
             .layer(MapResponseLayer::new(transport::short_message))
             .layer(GateLayer(config.services))
@@ -244,6 +238,9 @@ fn core(config: &Config) -> pointsman_scheduler::scheduler::Config {
     pointsman_scheduler::scheduler::Config {
         // The core counts from the last call, the configuration from when the next was due.
         worker_expiry: config.timers.worker_expiry + config.timers.heartbeat,
+        heartbeat: config.timers.heartbeat,
+        heartbeat_max: config.timers.heartbeat_max,
+        heartbeats_per_s: config.limits.heartbeats_per_s_max as usize,
         abandoned: config.timers.abandoned,
         completed_retention: config.timers.completed_retention,
         max_attempts: config.max_attempts as usize,

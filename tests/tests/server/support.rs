@@ -16,20 +16,25 @@ use tonic::transport::Channel;
 pub(crate) struct TestServer {
     pub(crate) server: Server,
     pub(crate) address: SocketAddr,
-    _folder: tempfile::TempDir,
+    pub(crate) _folder: tempfile::TempDir,
 }
 
 /// A server with these keys of the configuration besides the usual ones for tests.
 pub(crate) async fn server_with(keys: &str) -> TestServer {
-    server_in(tempfile::tempdir().unwrap(), keys).await
+    start(tempfile::tempdir().unwrap(), "", keys).await
 }
 
 /// The same in a folder that may hold something already.
 pub(crate) async fn server_in(folder: tempfile::TempDir, keys: &str) -> TestServer {
+    start(folder, "", keys).await
+}
+
+/// The same with these keys below `timers`.
+pub(crate) async fn start(folder: tempfile::TempDir, timers: &str, keys: &str) -> TestServer {
     let text = format!(
         "{{ listen: '127.0.0.1:0', state_dir: '{}',
             timers: {{ heartbeat: '100ms', idle_poll: '400ms', worker_expiry: '700ms', abandoned: '600ms',
-                       maximum_action_timeout: '1h' }}, {keys} }}",
+                       maximum_action_timeout: '1h', {timers} }}, {keys} }}",
         folder.path().display()
     );
     let config = Config::parse(&text, "test.json5").unwrap_or_else(|e| panic!("{e}"));

@@ -1,6 +1,10 @@
 //! The rows of the worker protocol.
 
-use pointsman_scheduler::event::{Report, Stage, Verdict};
+use std::time::Duration;
+
+use pointsman_scheduler::effect::End;
+use pointsman_scheduler::event::{Event, Report, Stage, Verdict};
+use pointsman_scheduler::scheduler::Config;
 
 use crate::support::{World, ask, digest, worker};
 
@@ -173,4 +177,47 @@ fn the_same_host_with_other_properties_is_another_worker() {
     w.submit(&ask("b").with("gpu", "h100"));
     assert_eq!(w.answers(), ["h/old: run a", "h/new: run b"]);
     assert_eq!((w.core.counts().hosts, w.core.counts().workers), (1, 2));
+}
+
+#[test]
+fn a_cached_answer_ends_the_task_and_says_nothing_of_the_host() {
+    let strict = Config { max_attempts: 1, quarantine_after: 1, ..Config::default() };
+    let mut w = World::new(strict);
+    w.submit(&ask("a"));
+    w.idle(&worker("h"));
+    w.failed(&worker("h"), "a", "disk full");
+    w.pass(60);
+    let b = w.submit(&ask("b"));
+    assert_eq!(w.answers(), ["h: run b"]);
+    let c = w.submit(&ask("c"));
+    w.step(Event::FoundInCache(w.task(b)));
+    assert_eq!(w.ends[&b], End::Reported);
+    // Still on trial, so it is given the next one.
+    assert_eq!(w.idle(&worker("h")), "run c");
+    assert_eq!(w.news.last().unwrap(), "h on trial with one task");
+    // What waits can be answered too, and what is over is answered already.
+    let (d, task) = (w.submit(&ask("d")), w.task(c));
+    w.step(Event::FoundInCache(w.task(d)));
+    w.completed(&worker("h"), "c");
+    w.step(Event::FoundInCache(task));
+    assert_eq!(w.ends.len(), 4);
+    assert_eq!(w.news.last().unwrap(), "h released from quarantine");
+}
+
+#[test]
+fn the_more_execute_the_later_they_call_and_the_later_they_are_lost() {
+    let (s, base) = (Duration::from_secs, Config::default());
+    let config = Config { heartbeat: s(2), heartbeat_max: s(5), heartbeats_per_s: 1, ..base };
+    let mut w = World::new(config);
+    let heartbeat_of = |w: &mut World, n: usize| {
+        w.submit(&ask(&n.to_string()));
+        w.idle(&worker(&format!("h{n}")));
+        w.executing(&worker(&format!("h{n}")), &n.to_string());
+        w.core.heartbeat().as_secs()
+    };
+    assert_eq!((1..=7).map(|n| heartbeat_of(&mut w, n)).collect::<Vec<_>>(), [2, 2, 3, 4, 5, 5, 5]);
+    w.pass(60);
+    assert_eq!(w.core.counts().workers, 5, "those that were told 2 s are lost");
+    w.pass(3);
+    assert_eq!(w.core.counts().workers, 0);
 }

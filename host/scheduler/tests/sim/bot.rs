@@ -104,15 +104,15 @@ impl Bot {
 
     // === Answers ===
 
-    pub fn execute(&mut self, digest: ActionDigest, now: Time, rng: &mut Rng) {
+    pub fn execute(&mut self, digest: ActionDigest, now: Time, heartbeat: Duration, rng: &mut Rng) {
         let until = now + rng.within(60);
         self.doing = Doing::Executing { digest, stage: Stage::Started, until };
-        self.answered(now + HEARTBEAT);
+        self.answered(now + heartbeat);
         self.in_doubt = true;
     }
 
-    pub fn go_on(&mut self, now: Time) {
-        self.answered(now + HEARTBEAT);
+    pub fn go_on(&mut self, now: Time, heartbeat: Duration) {
+        self.answered(now + heartbeat);
     }
 
     pub fn do_nothing(&mut self, now: Time, rng: &mut Rng) {

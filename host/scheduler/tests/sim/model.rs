@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pointsman_scheduler::effect::{Effect, End, OperationStage, Reply};
 use pointsman_scheduler::event::{Event, Report, Stage, Verdict, WorkerSpec};
@@ -73,8 +74,10 @@ pub struct Model {
     lost_now: BTreeSet<TaskId>,
     calls: BTreeMap<PollId, Call>,
     specs: BTreeMap<Arc<str>, Arc<WorkerSpec>>,
-    /// When a worker was last heard of or spoken to.
-    contact: BTreeMap<Arc<str>, Time>,
+    /// Until when a worker may be silent.
+    silence: BTreeMap<Arc<str>, Time>,
+    /// By how much executing workers may call later than while few execute.
+    grown: Duration,
     pub gates: Gates,
     /// Counts, so that a test can see that it tests something.
     pub seen: BTreeMap<&'static str, u64>,
@@ -86,26 +89,33 @@ impl Model {
     }
 
     /// Forgets workers that are gone, so that a long run takes no longer for each step than a short one.
-    fn forget_the_gone(&mut self, now: Time, config: &Config) {
+    fn forget_the_gone(&mut self, now: Time) {
         if self.specs.len() < SPECS_MAX {
             return;
         }
         let mut kept: BTreeSet<Arc<str>> = self.running.values().cloned().collect();
         kept.extend(self.held.keys().chain(self.says.keys()).cloned());
-        kept.extend(self.specs.keys().filter(|w| self.is_there(w, now, config)).cloned());
+        kept.extend(self.specs.keys().filter(|w| self.is_there(w, now)).cloned());
         self.specs.retain(|w, _| kept.contains(w));
-        self.contact.retain(|w, _| kept.contains(w));
+        self.silence.retain(|w, _| kept.contains(w));
+    }
+
+    fn heard(&mut self, worker: &Arc<str>, now: Time, config: &Config) {
+        self.silence.insert(worker.clone(), now + config.worker_expiry + self.grown);
     }
 
     /// What is known before the core is told.
     pub fn before(&mut self, now: Time, event: &Event, config: &Config) {
-        self.forget_the_gone(now, config);
+        self.forget_the_gone(now);
         self.lost_now.clear();
+        let executing =
+            Duration::from_millis(1000 * self.running.len() as u64 / config.heartbeats_per_s as u64);
+        self.grown = executing.min(config.heartbeat_max).saturating_sub(config.heartbeat);
         let caller = match event {
             Event::Poll(poll) => Some(&poll.worker),
             _ => None,
         };
-        let gone = |model: &Self, w: &Arc<str>| !model.is_there(w, now, config) && caller != Some(w);
+        let gone = |model: &Self, w: &Arc<str>| !model.is_there(w, now) && caller != Some(w);
         let lost: Vec<Arc<str>> =
             self.held.keys().chain(self.says.keys()).filter(|w| gone(self, w)).cloned().collect();
         self.gone_now.clear();
@@ -117,7 +127,7 @@ impl Model {
         match event {
             Event::Poll(poll) => {
                 self.specs.insert(poll.worker.clone(), poll.spec.clone());
-                self.contact.insert(poll.worker.clone(), now);
+                self.heard(&poll.worker, now, config);
                 let call = Call { worker: poll.worker.clone(), wait_until: poll.wait_until };
                 self.calls.insert(poll.poll, call);
                 self.says.remove(&poll.worker);
@@ -137,7 +147,7 @@ impl Model {
             }
             Event::PollDropped(poll) => {
                 if let Some(call) = self.calls.remove(poll) {
-                    self.contact.insert(call.worker, now);
+                    self.heard(&call.worker, now, config);
                 }
             }
             Event::Watch(id) => {
@@ -180,7 +190,7 @@ impl Model {
                 }
                 Effect::Stage { operation, task, sequence, stage } => {
                     self.newer(*operation, *sequence)?;
-                    self.stage(now, event, *task, stage, config)?;
+                    self.stage(now, event, *task, stage)?;
                 }
                 Effect::Finished { operation, task, sequence, end } => {
                     self.newer(*operation, *sequence)?;
@@ -253,14 +263,7 @@ impl Model {
         Ok(())
     }
 
-    fn stage(
-        &mut self,
-        now: Time,
-        event: &Event,
-        task: TaskId,
-        stage: &OperationStage,
-        config: &Config,
-    ) -> Checked {
+    fn stage(&mut self, now: Time, event: &Event, task: TaskId, stage: &OperationStage) -> Checked {
         match stage {
             OperationStage::Executing { host } => {
                 let worker = self.running.get(&task).ok_or("an operation executes on no worker")?;
@@ -268,7 +271,7 @@ impl Model {
             }
             OperationStage::Queued => {
                 let Some(worker) = self.running.remove(&task) else { return Ok(()) };
-                let silent = now.since(self.contact[&worker]) >= config.worker_expiry;
+                let silent = now >= self.silence[&worker];
                 let said_so = matches!(event, Event::Poll(poll) if poll.worker == worker);
                 if silent {
                     self.lost_now.insert(task);
@@ -295,14 +298,14 @@ impl Model {
                 let holds = self.running.get(&task) == Some(&poll.worker);
                 holds && poll.report == Report::Completed(digest.clone(), Verdict::Answer)
             }
+            (End::Reported, Event::FoundInCache(found)) => *found == task,
             (End::Cancelled, Event::Cancel(id)) => *id == operation,
             (End::Refused(_), Event::Refuse { task: refused, .. }) => *refused == task,
             (End::GaveUp(text), _) => text.contains("; attempt 1 on h"),
             (End::Unschedulable(_), _) => {
                 let was = self.was.get(&task).ok_or("ended before it was seen")?;
-                let could = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
-                    is_eligible(s, was) && self.is_there(w, now, config)
-                };
+                let could =
+                    |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| is_eligible(s, was) && self.is_there(w, now);
                 let other = self.specs.iter().find(|o| could(*o));
                 ensure!(other.is_none(), "{other:?} could have run {was:?}");
                 now.since(was.queued_at) >= config.unschedulable_timeout
@@ -311,6 +314,7 @@ impl Model {
         };
         ensure!(right, "{operation:?} ended with {end:?} by {event:?}");
         self.count(match end {
+            End::Reported if matches!(event, Event::FoundInCache(_)) => "answered by the cache",
             End::Reported => "reported",
             End::Cancelled => "cancelled",
             End::Refused(_) => "refused",
@@ -359,11 +363,11 @@ impl Model {
                 return Ok(None);
             }
             Reply::TooManyWorkers => {
-                self.contact.remove(&call.worker);
+                self.silence.remove(&call.worker);
                 return Ok(None);
             }
         }
-        self.contact.insert(call.worker, now);
+        self.heard(&call.worker, now, config);
         Ok(None)
     }
 
@@ -382,7 +386,7 @@ impl Model {
             let digest = self.tasks.get(&id).ok_or("a worker is given a task that was over before")?.clone();
             self.held.insert(worker.clone(), Held { digest, demand: BTreeMap::new() });
             self.running.insert(id, worker.clone());
-            self.contact.insert(worker.clone(), now);
+            self.heard(worker, now, config);
             return Ok(None);
         };
         let preferred_idle = matches!(event, Event::Poll(p) if p.worker == *worker && p.prefer_idle);
@@ -393,10 +397,7 @@ impl Model {
         ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
         let failed_on = |host: &str| task.attempts.iter().any(|a| &*a.host == host);
         let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
-            is_eligible(s, task)
-                && !failed_on(&s.host)
-                && self.is_there(w, now, config)
-                && self.gates.serves(s)
+            is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now) && self.gates.serves(s)
         };
         if is_new && failed_on(&spec.host) {
             let other = self.specs.iter().find(|o| elsewhere(*o));
@@ -410,34 +411,34 @@ impl Model {
         let digest = &task.digest;
         let said =
             self.says.iter().find(|(w, d)| *w != worker && *d == digest && self.specs[*w].host == spec.host);
-        let said = said.filter(|(w, _)| self.is_there(w, now, config));
+        let said = said.filter(|(w, _)| self.is_there(w, now));
         ensure!(said.is_none(), "{worker} is given {digest:?}, and {said:?} has not stopped");
-        self.contact.insert(worker.clone(), now);
+        self.heard(worker, now, config);
         self.running.insert(id, worker.clone());
         // It stops whatever else it does before it begins.
         self.says.remove(worker);
         self.held.insert(worker.clone(), Held { digest: task.digest.clone(), demand: demand(task) });
-        self.host_is_sound(now, &spec, config)?;
+        self.host_is_sound(now, &spec)?;
         self.count(if is_new { "assigned" } else { "sent again" });
         Ok(is_new.then(|| (worker.clone(), id)))
     }
 
     /// The core knows of the worker.
-    fn is_there(&self, worker: &Arc<str>, now: Time, config: &Config) -> bool {
-        let silent = self.contact.get(worker).is_none_or(|c| now.since(*c) >= config.worker_expiry);
+    fn is_there(&self, worker: &Arc<str>, now: Time) -> bool {
+        let silent = self.silence.get(worker).is_none_or(|until| now >= *until);
         !silent || self.calls.values().any(|c| c.worker == *worker)
     }
 
     /// What workers of a host hold that are not lost.
-    fn held_on<'a>(&'a self, host: &'a str, now: Time, config: &'a Config) -> impl Iterator<Item = &'a Held> {
+    fn held_on<'a>(&'a self, host: &'a str, now: Time) -> impl Iterator<Item = &'a Held> {
         self.held.iter().filter_map(move |(worker, held)| {
-            let is_there = self.is_there(worker, now, config);
+            let is_there = self.is_there(worker, now);
             (is_there && &*self.specs[worker].host == host).then_some(held)
         })
     }
 
-    fn host_is_sound(&self, now: Time, spec: &WorkerSpec, config: &Config) -> Checked {
-        let held: Vec<&Held> = self.held_on(&spec.host, now, config).collect();
+    fn host_is_sound(&self, now: Time, spec: &WorkerSpec) -> Checked {
+        let held: Vec<&Held> = self.held_on(&spec.host, now).collect();
         let digests: BTreeSet<_> = held.iter().map(|h| &h.digest).collect();
         ensure!(digests.len() == held.len(), "{} runs one digest twice", spec.host);
         let max = spec.max_inflight_tasks as usize;
@@ -527,7 +528,7 @@ impl Model {
             None if op.watchers == 0 => Some(op.unwatched_since + config.abandoned),
             None => None,
         });
-        let running = self.running.values().map(|w| self.contact[w] + config.worker_expiry);
+        let running = self.running.values().map(|w| self.silence[w]);
         let next = calls.chain(ops).chain(running).chain(self.gates.due()).min();
         let told = core.next_deadline();
         ensure!(told.is_none_or(|t| t > now), "a deadline stays due: {told:?} at {now:?}");
@@ -538,10 +539,10 @@ impl Model {
     // === What people are told ===
 
     /// It adds up, and says that nobody could ever run it just when nobody could.
-    pub fn is_explained(&mut self, now: Time, why: &Explanation, task: &Task, config: &Config) -> Checked {
+    pub fn is_explained(&mut self, now: Time, why: &Explanation, task: &Task) -> Checked {
         let counted: usize = why.counts.iter().map(|(_, n)| n).sum();
         ensure!(counted == why.workers, "{counted} of {} workers are counted: {why:?}", why.workers);
-        let there = || self.specs.iter().filter(|(w, _)| self.is_there(w, now, config));
+        let there = || self.specs.iter().filter(|(w, _)| self.is_there(w, now));
         let could = there().find(|(_, s)| is_eligible(s, task));
         if why.reason != Reason::Running {
             ensure!(could.is_none() == why.reason.is_never(), "{could:?} could run {task:?}: {why:?}");
@@ -576,7 +577,7 @@ impl Model {
         self.running.clear();
         self.held.clear();
         self.says.clear();
-        self.contact.clear();
+        self.silence.clear();
         self.calls.clear();
         self.gates.restarted();
         for (_, mut op) in std::mem::take(&mut self.ops) {

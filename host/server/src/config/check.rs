@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checked::{
-    Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, Services, UnknownProperty, Values,
+    ActionCache, Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, Services, UnknownProperty,
+    Values,
 };
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
@@ -106,6 +107,11 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         listen: raw.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8980))),
         services: checker.services(raw.services.unwrap_or_default(), raw.worker.enabled),
         storage: checker.storage(raw.storage.embedded, &state_dir),
+        action_cache: ActionCache {
+            // 0 is allowed: it is looked up each time.
+            look_again_after: Checker::optional_timer(raw.action_cache.look_again_after, SECOND),
+            write_results: raw.action_cache.write_results.unwrap_or(false),
+        },
         matching,
         unknown_property: raw.unknown_property.unwrap_or(unknown_default),
         host_key: checker.host_key(raw.host_key),

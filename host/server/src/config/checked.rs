@@ -50,6 +50,8 @@ pub struct Values {
     pub services: Services,
     /// `storage.embedded`: where blobs and action results are kept.
     pub storage: EmbeddedStorage,
+    /// `action_cache`: what the scheduler itself does with results.
+    pub action_cache: ActionCache,
     /// `matching`: how an action's properties are compared with a worker's. Default `typed`. Choose `exact_set` to keep
     /// workers and clients of a Buildbarn installation as they are.
     pub matching: Matching,
@@ -129,6 +131,18 @@ pub struct Pool {
     pub max_inflight_tasks: u32,
 }
 
+/// `action_cache`: what the scheduler itself does with results of actions that may be cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActionCache {
+    /// `look_again_after`: an action that has waited so long is looked up once more before a worker gets it, and always
+    /// when one had it before. Default 1 s; 0 looks each time. Raise it where a look-up is slow and nobody else fills the
+    /// cache.
+    pub look_again_after: Duration,
+    /// `write_results`: whether the scheduler writes successful results. Default false: Buildbarn's workers and the
+    /// bundled one do it. Switch it on for workers that don't.
+    pub write_results: bool,
+}
+
 /// Which host an arriving action goes to; of equals always the one used least recently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -205,9 +219,12 @@ pub enum HostKey {
 /// `timers`. None of them is 0, but where it says what 0 does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
-    /// `heartbeat`: how soon a worker that runs something is asked to report again. Default 10 s. Shorter notices
+    /// `heartbeat`: how soon a worker that runs something is asked to report again, as long as `limits.heartbeats_per_second`
+    /// allows. Default 10 s. Shorter notices
     /// lost workers sooner and costs a call per running action each time. Less than `worker_expiry`.
     pub heartbeat: Duration,
+    /// `heartbeat_max`: how soon at the latest, however many run something. Default 60 s, or `heartbeat` if that is more.
+    pub heartbeat_max: Duration,
     /// `idle_poll`: how long the call of an idle worker is kept waiting for work at most. Default 120 s. Shorten it
     /// when something between worker and server cuts silent connections.
     pub idle_poll: Duration,
@@ -274,6 +291,9 @@ pub struct Limits {
     pub demands_max: u32,
     /// `workers`: registered at one time (every thread is one); one more is turned away. Default 100,000.
     pub workers_max: u32,
+    /// `heartbeats_per_second`: so many reports of running actions are welcome in a second; when more run, each worker is
+    /// asked to report less often, up to `timers.heartbeat_max`. Default 1,000, about a tenth of a processor.
+    pub heartbeats_per_s_max: u32,
     /// `holds`: drains and pauses in force at one time. Default 1,000. Each costs time when a worker registers.
     pub holds_max: u32,
 }

@@ -21,8 +21,8 @@ mod tree;
 mod units;
 
 pub use checked::{
-    Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement, PlatformValues,
-    Policy, Pool, PropertyType, Services, Timers, UnknownProperty, Values,
+    ActionCache, Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement,
+    PlatformValues, Policy, Pool, PropertyType, Services, Timers, UnknownProperty, Values,
 };
 pub use error::{ConfigError, Problem};
 pub use overrides::Overrides;

@@ -2,8 +2,8 @@
 
 use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, Values};
 use super::raw::{
-    Raw, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawPool, RawStorage, RawTimers,
-    RawWorker,
+    Raw, RawActionCache, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawPool,
+    RawStorage, RawTimers, RawWorker,
 };
 use super::units::{RawDuration, RawSize};
 
@@ -23,6 +23,10 @@ fn spell_out(values: &Values) -> Raw {
         services: Some(values.services),
         state_dir: None,
         storage: RawStorage { embedded: storage(values) },
+        action_cache: RawActionCache {
+            look_again_after: Some(RawDuration(values.action_cache.look_again_after)),
+            write_results: Some(values.action_cache.write_results),
+        },
         supported_platform_properties: typed.then(|| values.platform_properties.clone()),
         matching: Some(values.matching),
         unknown_property: typed.then_some(values.unknown_property),
@@ -77,6 +81,7 @@ fn timers(values: &Values) -> RawTimers {
     let timers = &values.timers;
     RawTimers {
         heartbeat: Some(RawDuration(timers.heartbeat)),
+        heartbeat_max: Some(RawDuration(timers.heartbeat_max)),
         idle_poll: Some(RawDuration(timers.idle_poll)),
         worker_expiry: Some(RawDuration(timers.worker_expiry)),
         abandoned: Some(RawDuration(timers.abandoned)),
@@ -115,6 +120,7 @@ fn limits(values: &Values) -> RawLimits {
         classes: Some(limits.classes_max),
         demands: Some(limits.demands_max),
         workers: Some(limits.workers_max),
+        heartbeats_per_second: Some(limits.heartbeats_per_s_max),
         holds: Some(limits.holds_max),
     }
 }

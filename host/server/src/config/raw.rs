@@ -20,6 +20,7 @@ pub(super) struct Raw {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state_dir: Option<PathBuf>,
     pub(super) storage: RawStorage,
+    pub(super) action_cache: RawActionCache,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) supported_platform_properties: Option<BTreeMap<String, PropertyType>>,
     pub(super) matching: Option<Matching>,
@@ -71,9 +72,17 @@ pub(super) struct RawPool {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object: { look_again_after: \"1s\", … }")]
+pub(super) struct RawActionCache {
+    pub(super) look_again_after: Option<RawDuration>,
+    pub(super) write_results: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, expecting = "an object: { heartbeat: \"10s\", … }")]
 pub(super) struct RawTimers {
     pub(super) heartbeat: Option<RawDuration>,
+    pub(super) heartbeat_max: Option<RawDuration>,
     pub(super) idle_poll: Option<RawDuration>,
     pub(super) worker_expiry: Option<RawDuration>,
     pub(super) abandoned: Option<RawDuration>,
@@ -110,6 +119,7 @@ pub(super) struct RawLimits {
     pub(super) classes: Option<u32>,
     pub(super) demands: Option<u32>,
     pub(super) workers: Option<u32>,
+    pub(super) heartbeats_per_second: Option<u32>,
     pub(super) holds: Option<u32>,
 }
 

@@ -46,12 +46,13 @@ fn every_key_is_read() {
         priority_step: "1m", worker_match_logging_interval_s: -1,
         supported_platform_properties: { a: "exact", b: "minimum", "c d": "priority", e: "ignore" },
         storage: { embedded: { max_size: "1GiB", action_cache_entries: 5, small_blob_cache: "1kB" } },
-        timers: { heartbeat: "1s", idle_poll: "2s", worker_expiry: "3s", abandoned: "4s",
+        action_cache: { look_again_after: "0s", write_results: true },
+        timers: { heartbeat: "1s", heartbeat_max: "2s", idle_poll: "2s", worker_expiry: "3s", abandoned: "4s",
                   completed_retention: "5s", default_action_timeout: "6s", maximum_action_timeout: "7s",
                   retry_backoff: "0s", retry_backoff_max: "8s", exhausted_pause: "9s", exhausted_pause_max: "10s",
                   quarantine: "11s", quarantine_max: "12s", unschedulable_timeout: "0s", shutdown_grace: "500ms" },
         limits: { queued_actions: 1, properties_per_action: 2, command_size: "3B", message_size: "4MiB",
-                  streams_per_connection: 5, classes: 6, demands: 7, workers: 8, holds: 9 },
+                  streams_per_connection: 5, classes: 6, demands: 7, workers: 8, holds: 9, heartbeats_per_second: 10 },
         policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB" },
         worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: { query_cmd: "nproc --all" },
                   "c d": { values: [""] } }, query_timeout: "1m", dir: "w", cache_size: "1TB", storage_patience: "1m" },
@@ -84,6 +85,9 @@ fn every_key_is_read() {
     assert_eq!((config.limits.classes_max, config.limits.demands_max), (6, 7));
     assert_eq!((config.limits.workers_max, config.limits.holds_max), (8, 9));
     assert_eq!(config.limits.command_size_max_bytes, 3);
+    assert_eq!((config.timers.heartbeat_max, config.limits.heartbeats_per_s_max), (2 * SECOND, 10));
+    let wanted = ActionCache { look_again_after: Duration::ZERO, write_results: true };
+    assert_eq!(config.action_cache, wanted);
     assert_eq!(config.policy.config, serde_json::json!({"list": [1, null, -2, 0.5, "x"]}));
     assert_eq!(config.policy.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
     assert_eq!(config.worker.platform["a"], listed(&["1", "2"]));

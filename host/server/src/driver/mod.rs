@@ -5,11 +5,13 @@
 //! states carry a sequence, and each poll is answered once.
 
 mod at_once;
+mod cache_look;
 mod cell;
 mod clock;
 mod payload;
+mod polls;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use pointsman_proto::longrunning::Operation;
 use pointsman_proto::{pack, rev2, rpc};
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::effect::{Effect, End, HostNews, OperationStage, Output, Refusal, Reply};
-use pointsman_scheduler::event::{Event, Poll, Report, Submit, WorkerSpec};
+use pointsman_scheduler::event::{Event, Submit};
 use pointsman_scheduler::explain::Explanation;
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
@@ -32,11 +34,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use at_once::AtOnce;
+pub use cache_look::CacheLook;
 pub(crate) use cell::Cell;
 pub use cell::OperationStream;
 pub use clock::{Clock, timestamp};
-pub use payload::{Payload, Shown, cached, done_at_once, failed};
+pub use payload::{Payload, Shown, TraceContext, cached, done_at_once, failed};
 use payload::{Progress, Snapshot};
+pub use polls::{PollAnswer, WorkerCall};
 
 /// Owns the core.
 #[derive(Debug)]
@@ -65,21 +69,6 @@ struct Core {
     ended: bool,
 }
 
-/// What a worker's call is told.
-#[derive(Clone, Debug)]
-pub enum PollAnswer {
-    /// Run this.
-    Execute(Arc<Payload>),
-    /// Go on.
-    Continue,
-    /// Do nothing.
-    Idle,
-    /// A newer call has taken this one's place.
-    Superseded,
-    /// There are as many workers as there may be.
-    TooManyWorkers,
-}
-
 /// An action to submit, as routed.
 #[derive(Clone, Debug)]
 pub struct Submission {
@@ -102,23 +91,6 @@ pub enum Selection {
     Alike(String),
     /// Those one of whose invocation keys is this.
     Invocation(String),
-}
-
-/// A worker's call.
-#[derive(Clone, Debug)]
-pub struct WorkerCall {
-    /// Identity.
-    pub worker: Arc<str>,
-    /// What it is.
-    pub spec: Arc<WorkerSpec>,
-    /// What it does.
-    pub report: Report,
-    /// The result, if it has one.
-    pub response: Option<rev2::ExecuteResponse>,
-    /// It wants no more work.
-    pub prefer_idle: bool,
-    /// How long the answer may be put off while there is no work.
-    pub wait: Duration,
 }
 
 /// What is delivered without the lock.
@@ -204,23 +176,32 @@ impl Driver {
         also: impl FnOnce(&mut Core, &[Effect]) -> T,
     ) -> T {
         let (deliveries, result) = {
-            let mut guard = self.lock();
-            let core = &mut *guard;
-            let mut out = std::mem::take(&mut core.out);
-            core.scheduler.step(self.clock.now(), event, &mut out);
-            let result = also(core, &out.effects);
-            let deliveries = core.deliveries(&out.effects);
-            out.clear();
-            core.out = out;
-            let next = core.scheduler.next_deadline();
-            if next.is_some_and(|n| core.timer_at.is_none_or(|t| n < t)) {
-                core.timer_at = next;
-                self.sooner.notify_one();
-            }
-            (deliveries, result)
+            let mut core = self.lock();
+            self.step_locked(&mut core, event, also)
         };
         deliver(deliveries, response);
         result
+    }
+
+    /// The part of a step that needs the lock.
+    fn step_locked<T>(
+        &self,
+        core: &mut Core,
+        event: Event,
+        also: impl FnOnce(&mut Core, &[Effect]) -> T,
+    ) -> (Vec<Delivery>, T) {
+        let mut out = std::mem::take(&mut core.out);
+        core.scheduler.step(self.clock.now(), event, &mut out);
+        let result = also(core, &out.effects);
+        let deliveries = core.deliveries(&out.effects);
+        out.clear();
+        core.out = out;
+        let next = core.scheduler.next_deadline();
+        if next.is_some_and(|n| core.timer_at.is_none_or(|t| n < t)) {
+            core.timer_at = next;
+            self.sooner.notify_one();
+        }
+        (deliveries, result)
     }
 
     // === Clients ===
@@ -231,6 +212,7 @@ impl Driver {
     /// A bound is reached.
     pub fn submit(self: &Arc<Self>, submission: Submission) -> Result<OperationStream, Refusal> {
         let Submission { digest, payload, route, asked } = submission;
+        let takes_cached = payload.cache_look.is_allowed();
         let mut name = uuid::Uuid::encode_buffer();
         let name: Arc<str> = (&*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut name)).into();
         let instance = payload.instance_name.clone();
@@ -245,6 +227,8 @@ impl Driver {
                 accepted.map(|(operation, task, joined)| {
                     if !joined {
                         core.payloads.insert(task, Arc::new(payload));
+                    } else if !takes_cached {
+                        core.execute_for_sure(task);
                     }
                     let cell = Arc::new(Cell::default());
                     if core.ended {
@@ -324,31 +308,6 @@ impl Driver {
         cells.into_iter().map(|(name, cell)| (name, state(cell))).collect()
     }
 
-    // === Workers ===
-
-    /// One call of a worker; answered when there is something to say.
-    pub async fn poll(self: &Arc<Self>, call: WorkerCall) -> PollAnswer {
-        let WorkerCall { worker, spec, report, response, prefer_idle, wait } = call;
-        let poll = PollId(self.next_poll.fetch_add(1, Ordering::Relaxed));
-        let (answer, answered) = oneshot::channel();
-        let closing = {
-            let mut core = self.lock();
-            core.polls.insert(poll, answer);
-            core.closing
-        };
-        let wait_until = self.clock.now() + if closing { Duration::ZERO } else { wait };
-        let prefer_idle = prefer_idle || closing;
-        let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, wait_until });
-        let dropped = DroppedPoll { driver: self, poll };
-        self.step(event, response.as_ref(), |_, _| ());
-        // It is delivered; the call may now wait for minutes.
-        drop(response);
-        let answer = answered.await;
-        std::mem::forget(dropped);
-        // The sender is dropped unused only with the driver.
-        answer.unwrap_or(PollAnswer::Idle)
-    }
-
     // === Policies ===
 
     /// Queued actions that arrived after the one of that sequence.
@@ -366,7 +325,11 @@ impl Driver {
             if !core.scheduler.task(task).is_some_and(pointsman_scheduler::task::Task::is_queued) {
                 return;
             }
-            core.payloads.insert(task, Arc::new(payload));
+            let old = core.payloads.insert(task, Arc::new(payload));
+            // Somebody may have joined since the new one was made of the old one.
+            if old.is_some_and(|old| !old.cache_look.is_allowed()) {
+                core.execute_for_sure(task);
+            }
         }
         self.step(Event::Reroute { task, route, asked }, None, |_, _| ());
     }
@@ -512,6 +475,13 @@ impl Driver {
 }
 
 impl Core {
+    /// Somebody has joined a task who wants no cached result.
+    fn execute_for_sure(&self, task: TaskId) {
+        if let Some(payload) = self.payloads.get(task) {
+            payload.cache_look.forbid();
+        }
+    }
+
     /// Looks up what the effects speak of, while it is still there.
     fn deliveries(&mut self, effects: &[Effect]) -> Vec<Delivery> {
         let mut deliveries = Vec::with_capacity(effects.len());
@@ -530,12 +500,13 @@ impl Core {
                     deliveries.push(Delivery::Log { host: host.clone(), news: news.clone() });
                 }
                 Effect::Reply { poll, reply } => {
+                    let heartbeat = self.scheduler.heartbeat();
                     let answer = match reply {
                         Reply::Execute(task) => match self.payloads.get(*task) {
-                            Some(payload) => PollAnswer::Execute(payload.clone()),
+                            Some(payload) => PollAnswer::Execute { payload: payload.clone(), heartbeat },
                             None => PollAnswer::Idle,
                         },
-                        Reply::Continue => PollAnswer::Continue,
+                        Reply::Continue => PollAnswer::Continue { heartbeat },
                         Reply::Idle => PollAnswer::Idle,
                         Reply::Superseded => PollAnswer::Superseded,
                         Reply::TooManyWorkers => PollAnswer::TooManyWorkers,
@@ -598,18 +569,5 @@ fn ended(end: &End) -> rev2::ExecuteResponse {
             failed(rpc::Code::FailedPrecondition, &**text, Vec::new())
         }
         End::Refused(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
-    }
-}
-
-/// Tells the core when the caller of a poll has gone.
-struct DroppedPoll<'a> {
-    driver: &'a Driver,
-    poll: PollId,
-}
-
-impl Drop for DroppedPoll<'_> {
-    fn drop(&mut self) {
-        self.driver.lock().polls.remove(&self.poll);
-        self.driver.step(Event::PollDropped(self.poll), None, |_, _| ());
     }
 }

@@ -12,6 +12,8 @@ use pointsman_proto::{pack, rpc};
 use pointsman_scheduler::effect::OperationStage;
 use prost_types::{Any, Timestamp};
 
+use super::CacheLook;
+
 /// An accepted action: all that a worker is sent, and all that deciding anew takes.
 #[derive(Clone, Debug)]
 pub struct Payload {
@@ -24,8 +26,21 @@ pub struct Payload {
     pub action: Action,
     /// The client's `RequestMetadata` as it sent it, if it did.
     pub request_metadata: Option<Any>,
+    /// Of the client's call, if it had one.
+    pub trace_context: Option<Box<TraceContext>>,
+    /// Whether the action cache may still answer it.
+    pub cache_look: CacheLook,
     /// What the policy was told.
     pub facts: Arc<ActionFacts>,
+}
+
+/// W3C trace context: what spans of the worker belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    /// `traceparent`.
+    pub parent: String,
+    /// `tracestate`; may be empty.
+    pub state: String,
 }
 
 /// What each state of an operation says of its action.

@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::cas::BATCH_MAX_BYTES;
 use super::{instance_name, status};
+use crate::driver::cached;
 
 /// Most bytes of outputs put into one answer: with a result as large as real ones it is far below the 4 MiB that clients
 /// take. A larger result leaves less room.
@@ -69,6 +70,23 @@ impl ActionCache for ActionCacheService {
             other => status::from_storage(&other),
         })?;
         Ok(Response::new(result))
+    }
+}
+
+/// A result that may answer an Execute, if there is one.
+pub async fn look_up(
+    storage: &dyn Storage,
+    instance_name: &str,
+    action: &Digest,
+) -> Option<rev2::ExecuteResponse> {
+    match storage.get_action_result(instance_name, action).await {
+        // Clients ignore a cached failure, so it is executed again.
+        Ok(found) => found.filter(|result| result.exit_code == 0).map(cached),
+        Err(error) => {
+            // A cache that can't be read costs an execution, not a build.
+            tracing::warn!(digest = %action, %error, "the action cache could not be read; the action is executed");
+            None
+        }
     }
 }
 

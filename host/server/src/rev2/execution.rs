@@ -12,14 +12,14 @@ use pointsman_proto::{pack, unpack};
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_storage::{Digest, Storage, StorageError};
 use prost::Message;
-use prost_types::Any;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::action_cache::{Inline, inline_outputs};
+use super::action_cache::{self, Inline, inline_outputs};
 use super::instance_name;
-use super::metadata::request_metadata;
+use super::metadata::{request_metadata, trace_context};
 use super::status;
-use crate::driver::{Driver, Payload, Shown, Submission, cached, done_at_once, failed, timestamp};
+use crate::driver::{CacheLook, Driver, Payload, Shown, Submission, done_at_once, failed, timestamp};
 use crate::routing::{self, Arrival, Router};
 
 /// The service.
@@ -65,12 +65,16 @@ impl ExecutionService {
         &self,
         request: &ExecuteRequest,
         digest: &Digest,
-        metadata: Option<(rev2::RequestMetadata, Any)>,
+        headers: &MetadataMap,
     ) -> Result<Submission, NotQueued> {
+        let metadata = request_metadata(headers);
         let action: Action = self.load("Action", digest, ACTION_MAX_BYTES).await?;
         self.router.check(&action)?;
-        if !request.skip_cache_lookup && !action.do_not_cache {
-            self.look_up(&request.instance_name, digest).await?;
+        let may_be_cached = !request.skip_cache_lookup && !action.do_not_cache;
+        if may_be_cached
+            && let Some(found) = action_cache::look_up(&*self.storage, &request.instance_name, digest).await
+        {
+            return Err(NotQueued::Done(Box::new(found)));
         }
         let command: Option<Command> = match self.router.wants_command(&action) {
             true => {
@@ -95,6 +99,7 @@ impl ExecutionService {
             command: command.as_ref(),
         }));
         let routed = self.router.route(&facts)?;
+        let now = self.driver.clock().now();
         Ok(Submission {
             digest: ActionDigest::new(
                 digest.function().to_proto().into(),
@@ -105,31 +110,19 @@ impl ExecutionService {
                 instance_name: facts.instance_name.clone(),
                 action: routing::routed_action(action, &routed),
                 request_metadata: metadata.map(|(_, packed)| packed),
+                trace_context: trace_context(headers),
+                cache_look: if may_be_cached { CacheLook::asked(now) } else { CacheLook::forbidden() },
                 shown: Arc::new(Shown {
                     action_digest: digest.to_proto(),
                     digest_function: digest.function().to_proto().into(),
                     decision: routed.decision,
-                    queued_timestamp: timestamp(self.driver.clock().now()),
+                    queued_timestamp: timestamp(now),
                 }),
                 facts,
             },
             route: routed.route,
             asked: routed.asked,
         })
-    }
-
-    /// Ends the call with the cached result, if there is one.
-    async fn look_up(&self, instance_name: &str, digest: &Digest) -> Result<(), NotQueued> {
-        match self.storage.get_action_result(instance_name, digest).await {
-            // Clients ignore a cached failure, so it is executed again.
-            Ok(Some(result)) if result.exit_code == 0 => Err(NotQueued::Done(Box::new(cached(result)))),
-            Ok(_) => Ok(()),
-            Err(error) => {
-                // A cache that can't be read costs an execution, not a build.
-                tracing::warn!(%digest, %error, "the action cache could not be read; the action is executed");
-                Ok(())
-            }
-        }
     }
 
     async fn load<M: Message + Default>(
@@ -163,14 +156,13 @@ impl Execution for ExecutionService {
     type WaitExecutionStream = OperationStream;
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<OperationStream>, Status> {
-        let metadata = request_metadata(request.metadata());
-        let request = request.into_inner();
+        let (headers, _, request) = request.into_parts();
         instance_name::validate(&request.instance_name)?;
         let function = status::digest_function(request.digest_function)?;
         let wanted = Wanted::of(&request);
         let digest =
             status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
-        match self.submission(&request, &digest, metadata).await {
+        match self.submission(&request, &digest, &headers).await {
             Ok(submission) => match self.driver.submit(submission) {
                 Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
                 Ok(stream) => {

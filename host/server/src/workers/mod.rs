@@ -1,3 +1,7 @@
 //! Worker front ends.
+mod identity;
 pub mod refused;
+mod report;
+mod results;
+pub mod status_table;
 pub mod synchronize;

@@ -11,8 +11,10 @@ const MESSAGE_SIZE_MIN: u64 = 4 * MIB;
 
 impl Checker {
     pub(super) fn timers(&mut self, raw: &RawTimers) -> Timers {
+        let heartbeat = self.timer("timers.heartbeat", raw.heartbeat, 10 * SECOND);
         let timers = Timers {
-            heartbeat: self.timer("timers.heartbeat", raw.heartbeat, 10 * SECOND),
+            heartbeat,
+            heartbeat_max: self.timer("timers.heartbeat_max", raw.heartbeat_max, heartbeat.max(60 * SECOND)),
             idle_poll: self.timer("timers.idle_poll", raw.idle_poll, 120 * SECOND),
             worker_expiry: self.timer("timers.worker_expiry", raw.worker_expiry, 60 * SECOND),
             abandoned: self.timer("timers.abandoned", raw.abandoned, 60 * SECOND),
@@ -63,6 +65,10 @@ impl Checker {
             "actions that name no limit would be refused",
         );
         for (first, longest) in [
+            (
+                ("heartbeat", timers.heartbeat, raw.heartbeat.is_some()),
+                ("heartbeat_max", timers.heartbeat_max, raw.heartbeat_max.is_some()),
+            ),
             (
                 ("retry_backoff", timers.retry_backoff, raw.retry_backoff.is_some()),
                 ("retry_backoff_max", timers.retry_backoff_max, raw.retry_backoff_max.is_some()),
@@ -145,6 +151,11 @@ impl Checker {
             classes_max: self.positive("limits.classes", raw.classes, 200_000),
             demands_max: self.positive("limits.demands", raw.demands, 64),
             workers_max: self.positive("limits.workers", raw.workers, 100_000),
+            heartbeats_per_s_max: self.positive(
+                "limits.heartbeats_per_second",
+                raw.heartbeats_per_second,
+                1_000,
+            ),
             holds_max: self.positive("limits.holds", raw.holds, 1_000),
         };
         if (1..MESSAGE_SIZE_MIN).contains(&limits.message_size_max_bytes) {

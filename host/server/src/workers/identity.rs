@@ -1,0 +1,166 @@
+//! Who calls, and what it offers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pointsman_proto::remoteworker::SynchronizeRequest;
+use pointsman_scheduler::declared::DeclaredPool;
+use pointsman_scheduler::event::WorkerSpec;
+use pointsman_scheduler::properties::Schema;
+use smallvec::SmallVec;
+use tonic::Status;
+
+use super::refused::RefusedWorkers;
+use crate::config::HostKey;
+use crate::rev2::instance_name;
+use crate::routing::{check_sorted, properties};
+
+/// What workers are, by identity: typing their properties with every call would be most of a call's cost.
+pub(super) struct Workers {
+    schema: Arc<Schema>,
+    pools: Arc<[DeclaredPool]>,
+    host_key: HostKey,
+    specs: Mutex<Specs>,
+    refused: Arc<RefusedWorkers>,
+}
+
+/// A worker's name and what it is, by [`key`].
+#[derive(Default)]
+struct Specs {
+    by_key: hashbrown::HashMap<Vec<u8>, (Arc<str>, Arc<WorkerSpec>)>,
+    /// Roughly what they take.
+    bytes: usize,
+}
+
+/// Bytes of identities that are kept, as [`Specs`] counts them; then all are read anew.
+const SPECS_MAX_BYTES: usize = 256 << 20;
+/// How often the texts of an identity are in one entry of [`Specs`], roughly.
+const COPIES: usize = 4;
+
+/// Bytes of one identity. It is kept in several places for each worker there is or was lately.
+const IDENTITY_MAX_BYTES: usize = 64 << 10;
+
+/// The pool of workers that no declared pool has.
+const DEFAULT_POOL: &str = "default";
+
+impl Workers {
+    pub(super) fn new(
+        schema: Arc<Schema>,
+        pools: Arc<[DeclaredPool]>,
+        refused: Arc<RefusedWorkers>,
+        host_key: HostKey,
+    ) -> Self {
+        Self { schema, pools, host_key, specs: Mutex::default(), refused }
+    }
+
+    /// Identity and description of the caller. The same `worker_id` with another prefix, platform or size class is
+    /// another worker, as in Buildbarn.
+    pub(super) fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
+        let key = key(request);
+        if let Some(known) = self.specs().by_key.get(&key) {
+            return Ok(known.clone());
+        }
+        let id: BTreeMap<&str, &str> =
+            request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let name = name(request, &id);
+        if name.len() > IDENTITY_MAX_BYTES {
+            return Err(Status::invalid_argument(format!(
+                "worker_id, instance_name_prefix and platform have {} bytes together, at most {IDENTITY_MAX_BYTES} \
+                 are allowed",
+                name.len()
+            )));
+        }
+        let spec = self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
+        self.refused.forget(&id);
+        let who: (Arc<str>, _) = (name.into(), Arc::new(spec));
+        let mut specs = self.specs();
+        specs.bytes += COPIES * key.len();
+        if specs.bytes > SPECS_MAX_BYTES {
+            *specs = Specs { bytes: COPIES * key.len(), ..Specs::default() };
+        }
+        specs.by_key.insert(key, who.clone());
+        Ok(who)
+    }
+
+    fn specs(&self) -> std::sync::MutexGuard<'_, Specs> {
+        self.specs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn describe(
+        &self,
+        request: &SynchronizeRequest,
+        id: &BTreeMap<&str, &str>,
+    ) -> Result<WorkerSpec, Status> {
+        if id.is_empty() {
+            return Err(Status::invalid_argument("worker_id is empty: workers can't be told apart"));
+        }
+        instance_name::validate(&request.instance_name_prefix)
+            .map_err(|e| Status::invalid_argument(format!("instance_name_prefix: {}", e.message())))?;
+        let platform = request.platform.clone().unwrap_or_default();
+        check_sorted(&platform).map_err(|text| Status::invalid_argument(format!("platform: {text}")))?;
+        let properties = properties(&platform);
+        let offered = self.schema.worker(&properties).map_err(|error| {
+            Status::invalid_argument(format!(
+                "Bad Property: {error}; correct the worker's platform, or declare the key in the scheduler's \
+                 supported_platform_properties"
+            ))
+        })?;
+        let host: BTreeMap<&str, &str> = match &self.host_key {
+            HostKey::AllButThread => {
+                id.iter().filter(|(k, _)| **k != "thread").map(|(k, v)| (*k, *v)).collect()
+            }
+            HostKey::Only(keys) => {
+                keys.iter().filter_map(|k| id.get_key_value(k.as_str())).map(|(k, v)| (*k, *v)).collect()
+            }
+        };
+        let (prefix, size) = (&request.instance_name_prefix, request.size_class);
+        let pool = self.pools.iter().find(|pool| pool.has(prefix, size, &offered));
+        // A worker whose id has none of the configured keys is a host of its own.
+        let host = if host.is_empty() { id.clone() } else { host };
+        Ok(WorkerSpec {
+            id: id.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+            host: json(&host).into(),
+            instance_name_prefix: request.instance_name_prefix.as_str().into(),
+            properties,
+            offered,
+            size_class: request.size_class,
+            pool: pool.map_or_else(|| DEFAULT_POOL.into(), |pool| pool.name.clone()),
+            max_inflight_tasks: pool.map_or(0, |pool| pool.max_inflight_tasks),
+        })
+    }
+}
+
+/// All that makes a worker another one, one text after another with its length before it.
+fn key(request: &SynchronizeRequest) -> Vec<u8> {
+    // The map has no order of its own.
+    let mut id: SmallVec<[_; 4]> = request.worker_id.iter().collect();
+    id.sort_unstable();
+    let id = id.into_iter().flat_map(|(k, v)| [k, v]);
+    let platform = request.platform.iter().flat_map(|p| &p.properties).flat_map(|p| [&p.name, &p.value]);
+    let mut key = Vec::with_capacity(256);
+    for text in id.chain([&request.instance_name_prefix]).chain(platform) {
+        key.extend_from_slice(&text.len().to_le_bytes());
+        key.extend_from_slice(text.as_bytes());
+    }
+    key.extend_from_slice(&request.size_class.to_le_bytes());
+    // Where the id ends and the platform begins.
+    key.extend_from_slice(&request.worker_id.len().to_le_bytes());
+    key
+}
+
+/// The same for people.
+fn name(request: &SynchronizeRequest, id: &BTreeMap<&str, &str>) -> String {
+    let mut name = json(id);
+    name.push('\n');
+    name.push_str(&request.instance_name_prefix);
+    for property in request.platform.iter().flat_map(|p| &p.properties) {
+        name.extend(["\n", &property.name, "\0", &property.value]);
+    }
+    name.push_str(&format!("\n{}", request.size_class));
+    name
+}
+
+fn json(map: &BTreeMap<&str, &str>) -> String {
+    // A map of strings always has a JSON form.
+    serde_json::to_string(map).unwrap_or_default()
+}
