@@ -56,6 +56,12 @@ pub enum StorageError {
         /// What failed.
         reason: String,
     },
+    /// A remote store refuses what it is asked, and would again.
+    #[error("storage refuses: {reason}")]
+    Refused {
+        /// What was asked, and its words.
+        reason: String,
+    },
     /// The operating system refused something.
     #[error("storage failed to {doing}: {source}")]
     Io {

@@ -1,19 +1,22 @@
 //! Blobs (the content addressable storage, CAS) and action results (the action cache) behind one trait.
 //!
 //! [`Storage`] is what the gRPC services and the scheduler's front end see. [`embedded::EmbeddedStorage`] keeps
-//! everything in a folder of this machine; a remote REv2 store and an object store fit the same trait, so nothing
-//! here promises a local path, a cheap look-up or a lock.
+//! everything in a folder of this machine, [`RemoteStorage`] in any REv2 store; so nothing here promises a local path, a
+//! cheap look-up or a lock.
 //!
-//! Module map: `verify` checks blobs, `references` says which blobs an action result needs,
+//! Module map: `verify` checks blobs, `memory` keeps small ones, `references` says which blobs an action result needs,
 //! `error` is the one error type, `weighted_lru` is the bounded map that the embedded store builds on.
 
 pub mod embedded;
 mod error;
+mod memory;
 mod references;
+mod remote;
 mod verify;
 mod weighted_lru;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,6 +27,7 @@ pub use embedded::{EmbeddedConfig, EmbeddedStats, EmbeddedStorage, OpenError};
 pub use error::{InvalidBlob, StorageError};
 pub use pointsman_digest::{Digest, DigestError, DigestFunction};
 pub use references::{References, outputs_present, references_of_result, references_of_tree};
+pub use remote::{RemoteConfig, RemoteStorage};
 pub use verify::{Verifier, verify};
 
 /// The content of a blob, in order, in chunks of a size that suits one gRPC message (at most 1 MiB each).
@@ -35,7 +39,7 @@ pub type BlobStream = Pin<Box<dyn Stream<Item = Result<Bytes, StorageError>> + S
 /// - content is checked against its digest before anybody can read it, and never served when found damaged: it is
 ///   reported as missing instead;
 /// - the empty blob always exists;
-/// - blobs are shared between instance names, action results are not;
+/// - blobs may be shared between instance names, action results are not;
 /// - an action result is served only while every blob that it refers to is there;
 /// - two writers of one digest at the same time both succeed;
 /// - a blob that was looked up or read lives longer than one that was not.
@@ -43,6 +47,10 @@ pub type BlobStream = Pin<Box<dyn Stream<Item = Result<Bytes, StorageError>> + S
 /// What is not its job: validating instance names, authorisation, compression, and limits on messages.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
+    /// The store as it is seen with a client's instance name. One that shares blobs between instance names is itself;
+    /// a store elsewhere may not.
+    fn for_instance(self: Arc<Self>, instance_name: &str) -> Arc<dyn Storage>;
+
     /// Returns those of `digests` that are not here, in the order asked, each at most once. Counts as a use of
     /// the others: they are the last to be evicted.
     async fn find_missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, StorageError>;

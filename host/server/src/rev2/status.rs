@@ -17,6 +17,7 @@ pub fn from_storage(error: &StorageError) -> Status {
         StorageError::OutOfRange { .. } => Code::OutOfRange,
         StorageError::Full { .. } => Code::ResourceExhausted,
         StorageError::Unavailable { .. } => Code::Unavailable,
+        StorageError::Refused { .. } => Code::FailedPrecondition,
         StorageError::Corrupt { .. } | StorageError::Io { .. } => Code::Internal,
     };
     if matches!(code, Code::ResourceExhausted | Code::Internal) {
@@ -80,6 +81,7 @@ mod tests {
             (InvalidBlob::TooLong { expected: digest }.into(), Code::InvalidArgument),
             (StorageError::Full { reason: String::new() }, Code::ResourceExhausted),
             (StorageError::Unavailable { reason: String::new() }, Code::Unavailable),
+            (StorageError::Refused { reason: String::new() }, Code::FailedPrecondition),
             (StorageError::Corrupt { digest, problem: String::new() }, Code::Internal),
             (StorageError::io("x", std::io::Error::from_raw_os_error(28)), Code::ResourceExhausted),
             (StorageError::io("x", std::io::Error::from_raw_os_error(13)), Code::Internal),

@@ -20,9 +20,9 @@ use tracing::{debug, warn};
 use super::config::{EmbeddedConfig, EmbeddedStats, OpenError};
 use super::index::{Entry, Index, cost};
 use super::layout::{Layout, persist};
-use super::memory::MemoryCache;
 use super::scan;
 use crate::error::StorageError;
+use crate::memory::MemoryCache;
 use crate::verify::Verifier;
 
 const STRIPES: usize = 64;

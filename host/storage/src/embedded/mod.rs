@@ -14,7 +14,6 @@ mod config;
 mod files;
 mod index;
 mod layout;
-mod memory;
 mod reader;
 mod scan;
 #[cfg(test)]
@@ -96,6 +95,10 @@ impl EmbeddedStorage {
 
 #[async_trait]
 impl Storage for EmbeddedStorage {
+    fn for_instance(self: Arc<Self>, _: &str) -> Arc<dyn Storage> {
+        self
+    }
+
     async fn find_missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, StorageError> {
         let found = self.files.find_missing(digests);
         if found.unsure.is_empty() {

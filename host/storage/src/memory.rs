@@ -10,29 +10,29 @@ use crate::weighted_lru::WeightedLru;
 /// What an entry takes beside its content, roughly: key, links, allocation.
 const ENTRY_BYTES: u64 = 200;
 
-pub(super) struct MemoryCache {
+pub(crate) struct MemoryCache {
     entries: Mutex<WeightedLru<Digest, Bytes>>,
     max_bytes: u64,
     blob_max_bytes: u64,
 }
 
 impl MemoryCache {
-    pub(super) fn new(max_bytes: u64, blob_max_bytes: u64) -> Self {
+    pub(crate) fn new(max_bytes: u64, blob_max_bytes: u64) -> Self {
         Self { entries: Mutex::new(WeightedLru::new()), max_bytes, blob_max_bytes }
     }
 
     /// Whether blobs of this size are kept.
-    pub(super) fn takes(&self, size_bytes: u64) -> bool {
+    pub(crate) fn takes(&self, size_bytes: u64) -> bool {
         size_bytes <= self.blob_max_bytes && size_bytes + ENTRY_BYTES <= self.max_bytes
     }
 
-    pub(super) fn get(&self, digest: &Digest) -> Option<Bytes> {
+    pub(crate) fn get(&self, digest: &Digest) -> Option<Bytes> {
         self.lock().touch(digest).cloned()
     }
 
     /// Keeps content that was checked against `digest`, if it is small enough. It must be an allocation of its own:
     /// a part of a network buffer would keep all of that alive.
-    pub(super) fn insert(&self, digest: Digest, content: Bytes) {
+    pub(crate) fn insert(&self, digest: Digest, content: Bytes) {
         if !self.takes(content.len() as u64) {
             return;
         }
@@ -42,12 +42,12 @@ impl MemoryCache {
         while entries.weight() > self.max_bytes && entries.pop_oldest().is_some() {}
     }
 
-    pub(super) fn remove(&self, digest: &Digest) {
+    pub(crate) fn remove(&self, digest: &Digest) {
         self.lock().remove(digest);
     }
 
     /// Number of blobs and bytes that they take.
-    pub(super) fn size(&self) -> (usize, u64) {
+    pub(crate) fn size(&self) -> (usize, u64) {
         let entries = self.lock();
         (entries.len(), entries.weight())
     }
