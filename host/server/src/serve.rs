@@ -21,7 +21,7 @@ use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::{PropertyError, PropertyType, Schema, UnknownProperty};
 use pointsman_scheduler::route::Property;
-use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, Storage};
+use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, RemoteConfig, RemoteStorage, Storage};
 use pointsman_worker::WorkerConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -210,6 +210,17 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
+    if let Some(remote) = &config.remote_storage {
+        let store = RemoteStorage::new(RemoteConfig {
+            address: remote.address.clone(),
+            instance_name: remote.instance_name.clone(),
+            patience: remote.patience,
+            memory_max_bytes: remote.small_blob_cache_bytes,
+        });
+        let store = store.map_err(anyhow::Error::msg).context("storage.remote is no store")?;
+        tracing::info!(address = remote.address, "blobs and results are with another server");
+        return Ok(Arc::new(store));
+    }
     let embedded = &config.storage;
     let config = EmbeddedConfig {
         max_bytes: embedded.max_size_bytes,

@@ -50,6 +50,8 @@ pub struct Values {
     pub services: Services,
     /// `storage.embedded`: where blobs and action results are kept.
     pub storage: EmbeddedStorage,
+    /// `storage.remote`: another REv2 server keeps them instead. Default: none.
+    pub remote_storage: Option<RemoteStorage>,
     /// `action_cache`: what the scheduler itself does with results.
     pub action_cache: ActionCache,
     /// `matching`: how an action's properties are compared with a worker's. Default `typed`. Choose `exact_set` to keep
@@ -111,6 +113,21 @@ pub struct EmbeddedStorage {
     /// `action_cache_entries`: action results to keep, least recently used go first. Default 1,000,000.
     pub action_cache_entries_max: u64,
     /// `small_blob_cache`: bytes of memory for small blobs (actions, commands, directories). Default 64 MiB.
+    pub small_blob_cache_bytes: u64,
+}
+
+/// `storage.remote`: blobs and action results are with another REv2 server (bb_storage, buildbox-casd, NativeLink,
+/// another Pointsman). Clients and workers may go there, or to this server, which hands everything on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteStorage {
+    /// `address`: `grpc://HOST:PORT`.
+    pub address: String,
+    /// `instance_name`: the one that server is asked with. Default: the one that each client gives.
+    pub instance_name: Option<String>,
+    /// `patience`: how long a call that fails for a moment is made again, and a silent one waited for. Keep it well below
+    /// what clients wait for a call of theirs (Bazel: 60 s). Default 20 s.
+    pub patience: Duration,
+    /// `small_blob_cache`: bytes of memory for actions and commands that were read or written lately. Default 64 MiB.
     pub small_blob_cache_bytes: u64,
 }
 

@@ -22,7 +22,7 @@ mod units;
 
 pub use checked::{
     ActionCache, Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement,
-    PlatformValues, Policy, Pool, PropertyType, Services, Timers, UnknownProperty, Values,
+    PlatformValues, Policy, Pool, PropertyType, RemoteStorage, Services, Timers, UnknownProperty, Values,
 };
 pub use error::{ConfigError, Problem};
 pub use overrides::Overrides;

@@ -1,9 +1,9 @@
 //! The effective configuration, in the form of a file that says the same.
 
-use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, Values};
+use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, RemoteStorage, Values};
 use super::raw::{
     Raw, RawActionCache, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawPool,
-    RawStorage, RawTimers, RawWorker,
+    RawRemote, RawStorage, RawTimers, RawWorker,
 };
 use super::units::{RawDuration, RawSize};
 
@@ -22,7 +22,10 @@ fn spell_out(values: &Values) -> Raw {
         listen: Some(values.listen),
         services: Some(values.services),
         state_dir: None,
-        storage: RawStorage { embedded: storage(values) },
+        storage: match &values.remote_storage {
+            None => RawStorage { embedded: storage(values), remote: None },
+            Some(store) => RawStorage { remote: Some(remote(store)), ..RawStorage::default() },
+        },
         action_cache: RawActionCache {
             look_again_after: Some(RawDuration(values.action_cache.look_again_after)),
             write_results: Some(values.action_cache.write_results),
@@ -54,6 +57,15 @@ fn spell_out(values: &Values) -> Raw {
             values.worker_match_logging_interval.map_or(0, |every| every.as_secs().cast_signed()),
         ),
         schedulers: Vec::new(),
+    }
+}
+
+fn remote(store: &RemoteStorage) -> RawRemote {
+    RawRemote {
+        address: Some(store.address.clone()),
+        instance_name: store.instance_name.clone(),
+        patience: Some(RawDuration(store.patience)),
+        small_blob_cache: Some(RawSize(store.small_blob_cache_bytes)),
     }
 }
 

@@ -45,9 +45,21 @@ pub(super) struct Raw {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default, expecting = "an object: { embedded: { … } }")]
+#[serde(deny_unknown_fields, default, expecting = "an object: { embedded: { … } } or { remote: { … } }")]
 pub(super) struct RawStorage {
     pub(super) embedded: RawEmbedded,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remote: Option<RawRemote>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object: { address: \"grpc://HOST:PORT\" }")]
+pub(super) struct RawRemote {
+    pub(super) address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) instance_name: Option<String>,
+    pub(super) patience: Option<RawDuration>,
+    pub(super) small_blob_cache: Option<RawSize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

@@ -127,6 +127,24 @@ fn a_file_that_is_nested_too_deep_is_refused() {
 }
 
 #[test]
+fn a_store_elsewhere_is_instead_of_the_embedded_one() {
+    let config = Config::parse(
+        "{storage: {remote: {address: 'grpc://cas:1', instance_name: 'x', patience: '3s'}}}",
+        "p.json5",
+    );
+    let config = config.unwrap();
+    let store = config.remote_storage.as_ref().unwrap();
+    assert_eq!((store.address.as_str(), store.instance_name.as_deref()), ("grpc://cas:1", Some("x")));
+    assert_eq!(store.patience, 3 * SECOND);
+    let printed = config.to_json().to_string();
+    assert_eq!(Config::parse(&printed, "p.json5").unwrap(), config, "{printed}");
+    let both = refused("{storage: {embedded: {dir: 'x'}, remote: {address: 'grpc://cas:1'}}}");
+    assert!(both.contains("keep one of the two"), "{both}");
+    let none = refused("{storage: {remote: {address: 'cas:1'}}}");
+    assert!(none.contains("address \"cas:1\" is none; give \"grpc://HOST:PORT\""), "{none}");
+}
+
+#[test]
 fn pools_are_checked() {
     let text = refused(
         "{pools: [{name: 'a', platform: {ISO: 'x', cpu_count: ['1', '2'], Pool: {query_cmd: 'x'}}}, {name: 'a'}, {}]}",
