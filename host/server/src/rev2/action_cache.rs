@@ -50,7 +50,8 @@ impl ActionCache for ActionCacheService {
             stderr: request.inline_stderr,
             output_files: &request.inline_output_files,
         };
-        inline_outputs(&*self.storage, action.function(), &mut result, &inline).await?;
+        let storage = self.storage.clone().for_instance(&request.instance_name);
+        inline_outputs(&*storage, action.function(), &mut result, &inline).await?;
         Ok(Response::new(result))
     }
 

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::compression::Compressor;
 use super::partial_uploads::PartialUploads;
-use super::resource_name::{self, Encoding, UploadName};
+use super::resource_name::{self, Encoding, ResourceName, UploadName};
 use super::status;
 
 /// A blob that is already here is received to its end up to this size: answering in the middle of it would reset
@@ -41,8 +41,12 @@ impl ByteStreamService {
         Self { partials: PartialUploads::new(kept_for), ..self }
     }
 
-    async fn is_here(&self, digest: &Digest) -> Result<bool, Status> {
-        let missing = self.storage.find_missing(&[*digest]).await;
+    fn storage(&self, blob: &ResourceName) -> Arc<dyn Storage> {
+        self.storage.clone().for_instance(&blob.instance_name)
+    }
+
+    async fn is_here(&self, blob: &ResourceName) -> Result<bool, Status> {
+        let missing = self.storage(blob).find_missing(&[blob.digest]).await;
         Ok(missing.map_err(|error| status::from_storage(&error))?.is_empty())
     }
 
@@ -55,7 +59,7 @@ impl ByteStreamService {
     ) -> Result<i64, Status> {
         let resource_name = first.resource_name.clone();
         let digest = name.blob.digest;
-        let mut upload = self.partials.begin(&*self.storage, name, first.write_offset).await?;
+        let mut upload = self.partials.begin(&*self.storage(&name.blob), name, first.write_offset).await?;
         let mut message = first;
         loop {
             check_message(&message, &resource_name, upload.received())?;
@@ -96,7 +100,7 @@ impl ByteStream for ByteStreamService {
                 "read_limit must be 0 for compressed-blobs: compressed bytes can't be counted beforehand";
             return Err(Status::invalid_argument(text));
         }
-        let content = self.storage.read(&name.digest, offset, limit).await;
+        let content = self.storage(&name).read(&name.digest, offset, limit).await;
         let content = content.map_err(|error| status::from_storage(&error))?;
         match name.encoding {
             Encoding::Identity => Ok(Response::new(Box::pin(content.map(|piece| match piece {
@@ -120,7 +124,7 @@ impl ByteStream for ByteStreamService {
             first.ok_or_else(|| Status::invalid_argument("a write without any message names no blob"))?;
         let name = resource_name::parse_write(&first.resource_name)?;
         let digest = name.blob.digest;
-        let committed_size = if self.is_here(&digest).await? {
+        let committed_size = if self.is_here(&name.blob).await? {
             drain(first, &mut messages, &digest).await;
             match name.blob.encoding {
                 Encoding::Identity => digest.size_bytes() as i64,
@@ -141,7 +145,7 @@ impl ByteStream for ByteStreamService {
     ) -> Result<Response<QueryWriteStatusResponse>, Status> {
         let name = resource_name::parse_write(&request.get_ref().resource_name)?;
         let digest = name.blob.digest;
-        let complete = self.is_here(&digest).await?;
+        let complete = self.is_here(&name.blob).await?;
         let committed_size = match complete {
             true => digest.size_bytes() as i64,
             false => self.partials.received(&name).unwrap_or(0),

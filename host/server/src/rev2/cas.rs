@@ -42,27 +42,35 @@ impl CasService {
         Self { storage }
     }
 
+    fn storage(&self, instance_name: &str) -> Arc<dyn Storage> {
+        self.storage.clone().for_instance(instance_name)
+    }
+
     async fn update(
-        &self,
+        storage: &dyn Storage,
         function: Option<DigestFunction>,
         request: batch_update_blobs_request::Request,
     ) -> batch_update_blobs_response::Response {
         let batch_update_blobs_request::Request { digest, data, compressor } = request;
         let stored = async {
             let digest = status::digest_field(function, "digest", digest.as_ref())?;
-            upload::store(&*self.storage, &digest, encoding(compressor)?, data).await
+            upload::store(storage, &digest, encoding(compressor)?, data).await
         };
         let status = Some(status::to_message(&stored.await));
         batch_update_blobs_response::Response { digest, status }
     }
 
-    async fn read(&self, digest: Digest, compress: bool) -> batch_read_blobs_response::Response {
+    async fn read(
+        storage: &dyn Storage,
+        digest: Digest,
+        compress: bool,
+    ) -> batch_read_blobs_response::Response {
         let mut response =
             batch_read_blobs_response::Response { digest: Some(digest.to_proto()), ..Default::default() };
-        let read = self.storage.read_blob(&digest, BATCH_MAX_BYTES).await;
+        let read = storage.read_blob(&digest, BATCH_MAX_BYTES).await;
         let result = match read.map_err(|error| status::from_storage(&error)) {
             Ok(data) if compress && data.len() >= COMPRESS_MIN_BYTES => {
-                self.compressed(data).await.map(|(data, used)| {
+                Self::compressed(data).await.map(|(data, used)| {
                     response.data = data;
                     response.compressor = used.into();
                 })
@@ -78,7 +86,7 @@ impl CasService {
     }
 
     /// The data as it is sent: compressed if that makes it smaller.
-    async fn compressed(&self, data: bytes::Bytes) -> Result<(bytes::Bytes, compressor::Value), Status> {
+    async fn compressed(data: bytes::Bytes) -> Result<(bytes::Bytes, compressor::Value), Status> {
         let (packed, _) = Compressor::new(data.len() as u64)?.push(data.clone(), true).await?;
         if packed.len() < data.len() {
             return Ok((packed, compressor::Value::Zstd));
@@ -100,7 +108,7 @@ impl ContentAddressableStorage for CasService {
         let request = request.into_inner();
         instance_name::validate(&request.instance_name)?;
         let digests = digests("blob_digests", request.digest_function, &request.blob_digests)?;
-        let missing = self.storage.find_missing(&digests).await;
+        let missing = self.storage(&request.instance_name).find_missing(&digests).await;
         let missing = missing.map_err(|error| status::from_storage(&error))?;
         let missing_blob_digests = missing.iter().map(Digest::to_proto).collect();
         Ok(Response::new(FindMissingBlobsResponse { missing_blob_digests }))
@@ -113,7 +121,8 @@ impl ContentAddressableStorage for CasService {
         let request = request.into_inner();
         instance_name::validate(&request.instance_name)?;
         let function = status::digest_function(request.digest_function)?;
-        let responses = stream::iter(request.requests).map(|blob| self.update(function, blob));
+        let storage = self.storage(&request.instance_name);
+        let responses = stream::iter(request.requests).map(|blob| Self::update(&*storage, function, blob));
         let responses = responses.buffered(BATCH_CONCURRENCY).collect().await;
         Ok(Response::new(BatchUpdateBlobsResponse { responses }))
     }
@@ -133,7 +142,8 @@ impl ContentAddressableStorage for CasService {
             )));
         }
         let compress = request.acceptable_compressors.contains(&compressor::Value::Zstd.into());
-        let responses = stream::iter(digests).map(|digest| self.read(digest, compress));
+        let storage = self.storage(&request.instance_name);
+        let responses = stream::iter(digests).map(|digest| Self::read(&*storage, digest, compress));
         let responses = responses.buffered(BATCH_CONCURRENCY).collect().await;
         Ok(Response::new(BatchReadBlobsResponse { responses }))
     }
@@ -143,7 +153,8 @@ impl ContentAddressableStorage for CasService {
         instance_name::validate(&request.instance_name)?;
         let function = status::digest_function(request.digest_function)?;
         let root = status::digest_field(function, "root_digest", request.root_digest.as_ref())?;
-        let pages = tree::Pages::new(self.storage.clone(), root, request.page_size, &request.page_token)?;
+        let storage = self.storage(&request.instance_name);
+        let pages = tree::Pages::new(storage, root, request.page_size, &request.page_token)?;
         Ok(Response::new(Box::pin(pages.stream())))
     }
 

@@ -68,7 +68,8 @@ impl ExecutionService {
         headers: &MetadataMap,
     ) -> Result<Submission, NotQueued> {
         let metadata = request_metadata(headers);
-        let action: Action = self.load("Action", digest, ACTION_MAX_BYTES).await?;
+        let storage = self.storage.clone().for_instance(&request.instance_name);
+        let action: Action = load(&*storage, "Action", digest, ACTION_MAX_BYTES).await?;
         self.router.check(&action)?;
         let may_be_cached = !request.skip_cache_lookup && !action.do_not_cache;
         if may_be_cached
@@ -83,7 +84,7 @@ impl ExecutionService {
                     "Action.command_digest",
                     action.command_digest.as_ref(),
                 )?;
-                let command = self.load("Command", &digest, self.command_max_bytes).await?;
+                let command = load(&*storage, "Command", &digest, self.command_max_bytes).await?;
                 self.router.check_command(&command)?;
                 Some(command)
             }
@@ -124,30 +125,28 @@ impl ExecutionService {
             asked: routed.asked,
         })
     }
+}
 
-    async fn load<M: Message + Default>(
-        &self,
-        what: &str,
-        digest: &Digest,
-        max_bytes: u64,
-    ) -> Result<M, NotQueued> {
-        let bytes = match self.storage.read_blob(digest, max_bytes).await {
-            Ok(bytes) => bytes,
-            Err(StorageError::NotFound { .. }) => {
-                return Err(NotQueued::Done(Box::new(missing(what, digest))));
-            }
-            Err(StorageError::TooLarge { .. }) => {
-                let text =
-                    format!("the {what} {digest} is larger than {max_bytes} bytes, the most that is read");
-                return Err(Status::invalid_argument(text).into());
-            }
-            Err(error) => return Err(status::from_storage(&error).into()),
-        };
-        M::decode(bytes).map_err(|error| {
-            Status::invalid_argument(format!("the blob {digest} is not a valid {what} message: {error}"))
-                .into()
-        })
-    }
+async fn load<M: Message + Default>(
+    storage: &dyn Storage,
+    what: &str,
+    digest: &Digest,
+    max_bytes: u64,
+) -> Result<M, NotQueued> {
+    let bytes = match storage.read_blob(digest, max_bytes).await {
+        Ok(bytes) => bytes,
+        Err(StorageError::NotFound { .. }) => {
+            return Err(NotQueued::Done(Box::new(missing(what, digest))));
+        }
+        Err(StorageError::TooLarge { .. }) => {
+            let text = format!("the {what} {digest} is larger than {max_bytes} bytes, the most that is read");
+            return Err(Status::invalid_argument(text).into());
+        }
+        Err(error) => return Err(status::from_storage(&error).into()),
+    };
+    M::decode(bytes).map_err(|error| {
+        Status::invalid_argument(format!("the blob {digest} is not a valid {what} message: {error}")).into()
+    })
 }
 
 #[tonic::async_trait]
@@ -166,7 +165,7 @@ impl Execution for ExecutionService {
             Ok(submission) => match self.driver.submit(submission) {
                 Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
                 Ok(stream) => {
-                    let storage = self.storage.clone();
+                    let storage = self.storage.clone().for_instance(&request.instance_name);
                     let inlined =
                         stream.then(move |state| inline(storage.clone(), digest, wanted.clone(), state));
                     Ok(Response::new(Box::pin(inlined)))
@@ -179,7 +178,8 @@ impl Execution for ExecutionService {
                 let function = digest.function().to_proto().into();
                 let operation = done_at_once(&name, digest.to_proto(), function, &response);
                 self.driver.keep_at_once(operation.clone());
-                let operation = inline(self.storage.clone(), digest, wanted, Ok(operation)).await;
+                let storage = self.storage.clone().for_instance(&request.instance_name);
+                let operation = inline(storage, digest, wanted, Ok(operation)).await;
                 Ok(Response::new(Box::pin(stream::iter([operation]))))
             }
         }
