@@ -10,6 +10,7 @@ mod operations;
 mod platform_properties;
 mod policies;
 mod refusals;
+mod remote_storage;
 mod services;
 mod stopping;
 mod support;
