@@ -76,7 +76,7 @@ async fn a_large_upload_goes_through_in_pieces_if_it_is_right() {
     let front = before(store.address, "").await;
     let client = front.client().await;
     let content = blob(5_000_000);
-    let upload = |content: &Bytes, claimed: &Bytes| {
+    let upload = async |content: &Bytes, claimed: &Bytes| {
         let hash = digest_of(claimed).hash;
         let name = format!("uploads/{}/blobs/{hash}/{}", uuid::Uuid::new_v4(), claimed.len());
         let starts = (0..content.len()).step_by(700_000);
@@ -87,7 +87,7 @@ async fn a_large_upload_goes_through_in_pieces_if_it_is_right() {
                 WriteRequest { resource_name: name.clone(), write_offset: start as i64, finish_write, data }
             })
             .collect();
-        client.byte_stream().write(stream::iter(requests))
+        client.byte_stream().write(stream::iter(requests)).await
     };
     let mut other = content.to_vec();
     *other.last_mut().unwrap() ^= 1;
