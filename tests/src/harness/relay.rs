@@ -1,6 +1,8 @@
 //! A wire between client and server that can be cut.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +13,7 @@ use tokio::sync::broadcast;
 pub struct Relay {
     address: SocketAddr,
     cut: broadcast::Sender<()>,
+    is_down: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -23,8 +26,9 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port is free")?;
         let address = listener.local_addr()?;
         let (cut, _) = broadcast::channel(1);
-        let task = tokio::spawn(accept(listener, target, cut.clone()));
-        Ok(Self { address, cut, task })
+        let is_down = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(accept(listener, target, cut.clone(), is_down.clone()));
+        Ok(Self { address, cut, is_down, task })
     }
 
     /// `IP:PORT`.
@@ -39,6 +43,18 @@ impl Relay {
     pub fn cut(&self) -> anyhow::Result<()> {
         self.cut.send(()).map(drop).context("there is no connection to cut")
     }
+
+    /// Ends all connections and takes none until it is [`Self::up`] again.
+    pub fn down(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
+        // There may be none.
+        _ = self.cut.send(());
+    }
+
+    /// Takes connections again.
+    pub fn up(&self) {
+        self.is_down.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Relay {
@@ -47,14 +63,18 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, target: String, cut: broadcast::Sender<()>) {
+async fn accept(listener: TcpListener, target: String, cut: broadcast::Sender<()>, is_down: Arc<AtomicBool>) {
     while let Ok((client, _)) = listener.accept().await {
+        if is_down.load(Ordering::Relaxed) {
+            continue;
+        }
         let (target, mut cut) = (target.clone(), cut.subscribe());
         tokio::spawn(async move {
             tokio::select! {
+                biased;
+                _ = cut.recv() => {}
                 // How a connection ends is for its two sides to judge.
                 _ = pass(client, &target) => {}
-                _ = cut.recv() => {}
             }
         });
     }

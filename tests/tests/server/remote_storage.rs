@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +15,8 @@ use pointsman_proto::bytestream::{
 use pointsman_proto::rev2::{Digest, FindMissingBlobsRequest, GetActionResultRequest};
 use pointsman_tests::fake_client::{ActionSpec, FakeClient, digest_of};
 use pointsman_tests::fake_worker::WorkerSpec;
-use tokio::net::{TcpListener, TcpStream};
+use pointsman_tests::harness::Relay;
+use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -141,58 +141,25 @@ async fn one_instance_name_may_stand_for_all() {
     assert!(is_cached(&client, &action).await);
 }
 
-/// A wire to the store that can be cut and joined again.
-struct Wire {
-    address: SocketAddr,
-    open: Arc<AtomicBool>,
-    _task: AbortOnDropHandle<()>,
-}
-
-async fn wire(to: SocketAddr) -> Wire {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let open = Arc::new(AtomicBool::new(true));
-    let is_open = open.clone();
-    let task = tokio::spawn(async move {
-        loop {
-            let Ok((mut near, _)) = listener.accept().await else { return };
-            let is_open = is_open.clone();
-            tokio::spawn(async move {
-                let cut = async {
-                    while is_open.load(Ordering::Relaxed) {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                };
-                let pass = async {
-                    let Ok(mut far) = TcpStream::connect(to).await else { return };
-                    _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
-                };
-                tokio::select! { () = cut => {}, () = pass => {} }
-            });
-        }
-    });
-    Wire { address, open, _task: AbortOnDropHandle::new(task) }
-}
-
 #[tokio::test]
 async fn a_store_that_is_down_is_waited_for_and_then_named() {
     let store = server().await;
-    let wire = wire(store.address).await;
-    let front = before(wire.address, "small_blob_cache: '0B'").await;
+    let wire = Arc::new(Relay::start(store.address.to_string()).await.unwrap());
+    let front = before(wire.address().parse().unwrap(), "small_blob_cache: '0B'").await;
     let client = front.client().await;
     let action = client.upload_action(&ActionSpec::new(["true"])).await.unwrap();
 
-    wire.open.store(false, Ordering::Relaxed);
+    wire.down();
     let refused = client.execute(&action).await.err().expect("an answer without a store");
     assert_eq!(refused.code(), Code::Unavailable);
     let text = refused.message();
-    assert!(text.contains(&format!("reading a blob at grpc://{}", wire.address)), "{text}");
+    assert!(text.contains(&format!("reading a blob at grpc://{}", wire.address())), "{text}");
 
     // Back within patience, nobody notices.
-    let open = wire.open.clone();
+    let back = wire.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        open.store(true, Ordering::Relaxed);
+        back.up();
     });
     let _worker = front.eager_worker(&WorkerSpec::new("h")).await;
     let end = client.execute(&action).await.unwrap().finish().await.unwrap();
