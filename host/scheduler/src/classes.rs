@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use slotmap::{Key as _, SecondaryMap, SlotMap};
 use smallvec::SmallVec;
@@ -38,7 +39,7 @@ pub(crate) struct ClassKey {
 /// Tasks with one set of requirements.
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
-    pub(crate) key: ClassKey,
+    pub(crate) key: Arc<ClassKey>,
     /// Workers of no other prefix serve it. It follows from the key and from who is there.
     pub(crate) prefix: Option<Text>,
     pub(crate) lane: LaneId,
@@ -77,7 +78,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Index {
     bounds: Bounds,
     pub(crate) classes: SlotMap<ClassId, Class>,
-    class_by_key: Map<ClassKey, ClassId>,
+    class_by_key: Map<Arc<ClassKey>, ClassId>,
     pub(crate) lanes: SlotMap<LaneId, Lane>,
     pub(crate) lane_by_key: Map<LaneKey, LaneId>,
     /// Lanes whose tasks wait for one host, by its name, with something queued: the side queue of that host.
@@ -172,12 +173,12 @@ impl Index {
     /// The class with the same requirements for tasks that have failed on these hosts, made if there is none. It is
     /// made even where bounds are reached: a task that was accepted isn't lost.
     pub(crate) fn class_avoiding(&mut self, id: ClassId, avoid: Avoid) -> ClassId {
-        self.class_of(ClassKey { avoid, only: None, ..self.classes[id].key.clone() })
+        self.class_of(ClassKey { avoid, only: None, ..(*self.classes[id].key).clone() })
     }
 
     /// The class with the same requirements for tasks that wait for a host, or for any.
     pub(crate) fn class_only(&mut self, id: ClassId, only: Option<Text>) -> ClassId {
-        self.class_of(ClassKey { only, ..self.classes[id].key.clone() })
+        self.class_of(ClassKey { only, ..(*self.classes[id].key).clone() })
     }
 
     fn class_of(&mut self, key: ClassKey) -> ClassId {
@@ -231,6 +232,7 @@ impl Index {
             self.atoms[*atom].classes += 1;
         }
         self.demands[key.demand].classes += 1;
+        let key = Arc::new(key);
         let id = self.classes.insert(Class {
             key: key.clone(),
             prefix,
@@ -353,7 +355,7 @@ impl Index {
         {
             self.demand_ids.remove(&gone.amounts);
         }
-        for id in class.key.atoms {
+        for id in class.key.atoms.iter().copied() {
             self.atoms[id].classes -= 1;
             let atom = self.atoms[id].atom.clone();
             self.release_atom(&atom);

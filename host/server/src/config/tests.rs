@@ -204,7 +204,7 @@ fn an_unknown_key_names_its_place_and_the_nearest() {
     let error = refused("{\n  timers: {\n\theartbeet: \"10s\",\n  },\n}");
     assert_eq!(
         error,
-        "p.json5:3:2: timers.heartbeet: unknown key \"heartbeet\"; did you mean \"heartbeat\"?; known here: heartbeat, \
+        "p.json5:3:2: timers.heartbeet: unknown key \"heartbeet\"; did you mean \"heartbeat\"?; known here: heartbeat, heartbeat_max, \
          idle_poll, worker_expiry, abandoned, completed_retention, default_action_timeout, maximum_action_timeout, \
          retry_backoff, retry_backoff_max, exhausted_pause, exhausted_pause_max, quarantine, quarantine_max, \
          unschedulable_timeout, shutdown_grace\n  3 |  heartbeet: \"10s\",\n    |  ^"
