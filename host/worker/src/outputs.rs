@@ -164,9 +164,8 @@ impl Wanted {
             });
             return Ok(());
         }
-        let with_directories = self.format != OutputDirectoryFormat::TreeOnly;
         let with_tree = self.format != OutputDirectoryFormat::DirectoryOnly;
-        let builder = TreeBuilder::new(function, self.properties, with_directories, cancel);
+        let builder = TreeBuilder::new(function, self.properties, cancel);
         let tree = builder.build(path, &wanted.name)?;
         collected.blobs.extend(tree.blobs);
         let tree_digest = with_tree.then(|| {
@@ -178,7 +177,8 @@ impl Wanted {
             path: wanted.name.clone(),
             is_topologically_sorted: tree_digest.is_some(),
             tree_digest,
-            root_directory_digest: with_directories.then(|| tree.root.to_proto()),
+            root_directory_digest: (self.format != OutputDirectoryFormat::TreeOnly)
+                .then(|| tree.root.to_proto()),
         });
         Ok(())
     }

@@ -24,7 +24,8 @@ pub(crate) struct Tree {
     /// The `Tree` message: root first, each directory once, parents before children.
     pub(crate) encoded: Bytes,
     pub(crate) root: Digest,
-    /// Files below it, and its `Directory` messages where asked for.
+    /// Files below it, and its `Directory` messages. Those are of no use to most clients, but some stores take a result
+    /// whose Tree has a directory that is no blob for incomplete (buildbox-casd).
     pub(crate) blobs: HashMap<Digest, Source>,
 }
 
@@ -32,7 +33,6 @@ pub(crate) struct Tree {
 pub(crate) struct TreeBuilder<'a> {
     function: DigestFunction,
     properties: WantedProperties,
-    with_directories: bool,
     blobs: HashMap<Digest, Source>,
     /// Children before parents, each once.
     done: Vec<Bytes>,
@@ -41,22 +41,12 @@ pub(crate) struct TreeBuilder<'a> {
 }
 
 impl<'a> TreeBuilder<'a> {
-    /// With `with_directories` each `Directory` becomes a blob of its own too.
     pub(crate) fn new(
         function: DigestFunction,
         properties: WantedProperties,
-        with_directories: bool,
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self {
-            function,
-            properties,
-            with_directories,
-            blobs: HashMap::new(),
-            done: Vec::new(),
-            seen: HashSet::new(),
-            cancel,
-        }
+        Self { function, properties, blobs: HashMap::new(), done: Vec::new(), seen: HashSet::new(), cancel }
     }
 
     /// `name` names the output in errors.
@@ -123,9 +113,7 @@ impl<'a> TreeBuilder<'a> {
         let encoded = Bytes::from(directory.encode_to_vec());
         let blob = Digest::of(self.function, &encoded);
         if self.seen.insert(blob) {
-            if self.with_directories {
-                self.blobs.insert(blob, Source::Bytes(encoded.clone()));
-            }
+            self.blobs.insert(blob, Source::Bytes(encoded.clone()));
             self.done.push(encoded);
         }
         blob

@@ -1,6 +1,7 @@
 //! Whole builds by a real client while something happens to the server or a worker: one file per topic. What each client
 //! can do is in `tests/clients`.
 
+mod casd;
 mod gpu;
 mod swap;
 mod worker;
