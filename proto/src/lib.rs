@@ -5,6 +5,7 @@
 //! are compared with a table.
 
 mod any;
+mod passing;
 
 pub use any::{UnpackError, pack, pack_encoded, unpack};
 pub use generated::{
@@ -13,6 +14,7 @@ pub use generated::{
     google::{bytestream, longrunning, rpc},
     pointsman::v1,
 };
+pub use passing::is_passing;
 
 /// The packages as they are nested in the definitions; the short names at the crate's root are usually
 /// nicer.

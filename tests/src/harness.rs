@@ -15,7 +15,7 @@ mod server;
 mod worker;
 
 pub use bazel::{Bazel, BazelVersion, Spawn};
-pub use binary::{Binary, cli};
+pub use binary::{Binary, ask, ask_json, cli};
 pub use clients::Clients;
 pub use guest::build_policy;
 pub use operations::{Observed, executing, finished_operations, operations};

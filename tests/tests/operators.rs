@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use pointsman_tests::fake_client::{ActionSpec, FakeClient, Updates};
 use pointsman_tests::fake_worker::{FakeWorker, RunningWorker, WorkerSpec};
-use pointsman_tests::harness::{Finished, Server, ServerOptions, cli};
+use pointsman_tests::harness::{Finished, Server, ServerOptions, ask, ask_json, cli};
 use serde_json::Value;
 
 const SCHEMA: &str =
@@ -17,18 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn server(more: &str) -> anyhow::Result<Server> {
     let config = format!("{{ {SCHEMA} {more} }}");
     Server::start(&ServerOptions { config, ..ServerOptions::default() }).await
-}
-
-/// Asks the server.
-async fn ask(server: &Server, words: &[&str]) -> anyhow::Result<Finished> {
-    let address = server.address();
-    cli(&[words, &["--server", &address]].concat()).await
-}
-
-/// Asks the server, which has to agree, for JSON.
-async fn json(server: &Server, words: &[&str]) -> anyhow::Result<Value> {
-    let run = ask(server, &[words, &["--output", "json"]].concat()).await?.expect_code(0)?;
-    serde_json::from_str(&run.text).with_context(|| run.text.clone())
 }
 
 fn has(run: &Finished, wanted: &[&str]) -> anyhow::Result<()> {
@@ -51,7 +39,7 @@ async fn worker(server: &Server, spec: &WorkerSpec) -> anyhow::Result<RunningWor
     let running = FakeWorker::new(server.channel()?, spec).start(|_| std::future::pending());
     let known = async {
         loop {
-            let workers = json(server, &["workers"]).await?;
+            let workers = ask_json(server, &["workers"]).await?;
             let ids = workers["workers"].as_array().into_iter().flatten().map(|w| &w["id"]["hostname"]);
             if ids.into_iter().any(|name| name.as_str() == spec.id.get("hostname").map(String::as_str)) {
                 return anyhow::Ok(());
@@ -76,12 +64,12 @@ async fn an_action_that_nobody_can_run_is_found_explained_and_cancelled() -> any
         &why,
         &["queued for ", "(no-worker-registered): no worker is connected; to unblock it: start a worker"],
     )?;
-    let facts = json(&server, &["why", &name]).await?;
+    let facts = ask_json(&server, &["why", &name]).await?;
     ensure!(facts["reason"] == "no-worker-registered" && facts["operation_name"] == *name, "{facts}");
 
     let queue = ask(&server, &["queue"]).await?.expect_code(0)?;
     has(&queue, &["1 action with {gpu=a100} of instance name ''\n", &name, "\n1 action queued, 0 running"])?;
-    let facts = json(&server, &["queue", "--limit", "1"]).await?;
+    let facts = ask_json(&server, &["queue", "--limit", "1"]).await?;
     ensure!(facts["queued"] == 1 && facts["classes"][0]["operation_names"][0] == *name, "{facts}");
     has(&ask(&server, &["workers"]).await?.expect_code(0)?, &["no worker is known: start one with"])?;
 
@@ -114,7 +102,7 @@ async fn plan_tells_now_from_later_from_never() -> anyhow::Result<()> {
     )?;
 
     let (name, _updates) = queued(&server, ActionSpec::new(["true"]).with_property("cpu_count", "1")).await?;
-    let runs = async || anyhow::Ok(json(&server, &["queue"]).await?["running"] == 1);
+    let runs = async || anyhow::Ok(ask_json(&server, &["queue"]).await?["running"] == 1);
     while !runs().await? {}
     has(&plan(&["--platform", "cpu_count=2"], 1).await?, &["would wait (all-busy)"])?;
     let workers = ask(&server, &["workers"]).await?.expect_code(0)?;
@@ -139,7 +127,7 @@ async fn workers_are_drained_paused_and_released() -> anyhow::Result<()> {
         )?;
         let list = ask(&server, &[act, "--list"]).await?.expect_code(0)?;
         has(&list, &["hostname=h      for ", "hostname=other  for ", "matches 1 worker   0 run something"])?;
-        let facts = json(&server, &[act, "--list"]).await?;
+        let facts = ask_json(&server, &[act, "--list"]).await?;
         ensure!(facts["holds"].as_array().is_some_and(|holds| holds.len() == 2), "{facts}");
         has(&ask(&server, &["workers"]).await?.expect_code(0)?, &[held])?;
         has(&ask(&server, &plan).await?.expect_code(1)?, &[reason])?;
@@ -198,7 +186,7 @@ async fn a_command_tells_what_the_bundled_worker_offers() -> anyhow::Result<()> 
     let server = server(worker).await?;
     let offered = async {
         loop {
-            let workers = json(&server, &["workers"]).await?;
+            let workers = ask_json(&server, &["workers"]).await?;
             if let Some(platform) = workers["workers"][0]["platform"].as_array() {
                 let pair = |p: &Value| format!("{}={}", p["name"], p["value"]).replace('"', "");
                 return anyhow::Ok(platform.iter().map(pair).collect::<Vec<_>>());
@@ -280,10 +268,10 @@ async fn a_declared_pool_may_be_empty_and_bounds_its_hosts() -> anyhow::Result<(
     let spec = WorkerSpec::new("g").with_property("gpu", "a100").with_property("cpu_count", "8");
     let _workers = [worker(&server, &spec.thread(0)).await?, worker(&server, &spec.thread(1)).await?];
     let second = queued(&server, ActionSpec::new(["false"]).with_property("gpu", "a100")).await?;
-    let facts = json(&server, &["why", &second.0]).await?;
+    let facts = ask_json(&server, &["why", &second.0]).await?;
     let counts = facts["counts"].to_string();
     ensure!(counts.contains("max-inflight") && facts["reason"] == "all-busy", "{facts}");
-    let facts = json(&server, &["workers"]).await?;
+    let facts = ask_json(&server, &["workers"]).await?;
     ensure!(facts["workers"][0]["pool"] == "gpu" && facts["workers"][0]["inflight_max"] == 1, "{facts}");
     drop(first);
     Ok(())

@@ -10,7 +10,7 @@ use pointsman_proto::rpc;
 use pointsman_scheduler::explain::{Obstacle, Reason};
 use pointsman_tests::fake_client::{ActionSpec, FakeClient, Updates};
 use pointsman_tests::fake_worker::{Event, FakeWorker, RunningWorker, Work, WorkerSpec, exited};
-use pointsman_tests::harness::{Finished, Server, ServerOptions, build_policy, cli};
+use pointsman_tests::harness::{Server, ServerOptions, ask, ask_json, build_policy};
 use serde_json::Value;
 
 /// How long things may take on a busy machine.
@@ -92,7 +92,7 @@ impl Queue {
     async fn appears(&mut self, state: &str) -> anyhow::Result<()> {
         self.known += 1;
         self.wait_for("a worker appears", async |queue| {
-            let list = json(&queue.server, &["workers"]).await?;
+            let list = ask_json(&queue.server, &["workers"]).await?;
             let workers = list["workers"].as_array().map_or(&[][..], Vec::as_slice);
             Ok(workers.len() == queue.known && workers.iter().any(|worker| worker["state"] == state))
         })
@@ -152,11 +152,11 @@ impl Queue {
     /// What `why` says, as text and as JSON, whose counts add up to all workers.
     async fn why(&self, operation: &str, code: &str) -> anyhow::Result<(String, Value)> {
         self.wait_for(code, async |queue| {
-            Ok(json(&queue.server, &["why", operation]).await?["reason"] == code)
+            Ok(ask_json(&queue.server, &["why", operation]).await?["reason"] == code)
         })
         .await
         .with_context(|| self.server.log())?;
-        let facts = json(&self.server, &["why", operation]).await?;
+        let facts = ask_json(&self.server, &["why", operation]).await?;
         let text = ask(&self.server, &["why", operation]).await?.expect_code(0)?.text;
         self.adds_up(&facts)?;
         ensure!(facts["operation_name"] == *operation, "{facts}");
@@ -192,16 +192,6 @@ async fn act(work: Work, does: Does, before: usize) -> ExecuteResponse {
             ExecuteResponse { status: Some(status), ..Default::default() }
         }
     }
-}
-
-async fn ask(server: &Server, words: &[&str]) -> anyhow::Result<Finished> {
-    let address = server.address();
-    cli(&[words, &["--server", &address]].concat()).await
-}
-
-async fn json(server: &Server, words: &[&str]) -> anyhow::Result<Value> {
-    let run = ask(server, &[words, &["--output", "json"]].concat()).await?.expect_code(0)?;
-    serde_json::from_str(&run.text).with_context(|| run.text.clone())
 }
 
 fn obstacles(facts: &Value) -> impl Iterator<Item = String> {
@@ -390,7 +380,7 @@ async fn why_plan_and_queue_on_a_queue_with_every_reason() -> anyhow::Result<()>
     let missing: Vec<_> = all.difference(&seen).collect();
     ensure!(missing.is_empty(), "obstacles that are not counted: {missing:?}");
 
-    let listed = json(&queue.server, &["queue"]).await?;
+    let listed = ask_json(&queue.server, &["queue"]).await?;
     let classes = listed["classes"].as_array().context("no classes")?;
     let shown: BTreeSet<_> = classes.iter().filter_map(|c| c["explanation"]["reason"].as_str()).collect();
     ensure!(shown == waiting.iter().map(|w| w.code.code()).collect(), "{shown:?}");

@@ -90,6 +90,22 @@ pub async fn outputs_present(
     directories_present(storage, function, roots).await
 }
 
+/// A result, if all that it refers to is in `storage`. One that can't be checked is a miss.
+pub(crate) async fn if_complete(
+    storage: &(impl Storage + ?Sized),
+    action: &Digest,
+    result: ActionResult,
+) -> Result<Option<ActionResult>, StorageError> {
+    match outputs_present(storage, action.function(), &result).await {
+        Ok(present) => Ok(present.then_some(result)),
+        Err(StorageError::Digest(error)) => {
+            warn!(%action, %error, "outputs of an action result can't be checked, it is a miss");
+            Ok(None)
+        }
+        Err(other) => Err(other),
+    }
+}
+
 /// Walks Directory messages level by level.
 async fn directories_present(
     storage: &(impl Storage + ?Sized),

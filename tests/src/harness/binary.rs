@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 
 use super::process::{Finished, Running};
+use super::server::Server;
 
 /// The server's binary, built in the profile of the running test.
 #[derive(Clone, Debug)]
@@ -62,6 +63,23 @@ pub async fn cli(arguments: &[&str]) -> anyhow::Result<Finished> {
     let mut command = tokio::process::Command::new(binary.path());
     command.args(arguments).env_remove("POINTSMAN_LOG").env_remove("RUST_LOG");
     Running::start(command)?.finish().await
+}
+
+/// Asks a running server by the command line.
+///
+/// # Errors
+/// As [`cli`].
+pub async fn ask(server: &Server, words: &[&str]) -> anyhow::Result<Finished> {
+    cli(&[words, &["--server", &server.address()]].concat()).await
+}
+
+/// Asks a running server, which has to agree, for JSON.
+///
+/// # Errors
+/// As [`cli`], or it does not agree.
+pub async fn ask_json(server: &Server, words: &[&str]) -> anyhow::Result<serde_json::Value> {
+    let run = ask(server, &[words, &["--output", "json"]].concat()).await?.expect_code(0)?;
+    serde_json::from_str(&run.text).with_context(|| run.text.clone())
 }
 
 /// Files that cargo names in its `.d` file: `BINARY: FILE FILE…`, spaces in names escaped.

@@ -150,7 +150,7 @@ async fn a_store_that_is_down_is_waited_for_and_then_named() {
     let action = client.upload_action(&ActionSpec::new(["true"])).await.unwrap();
 
     wire.down();
-    let refused = client.execute(&action).await.err().expect("an answer without a store");
+    let refused = client.execute(&action).await.expect_err("an answer without a store");
     assert_eq!(refused.code(), Code::Unavailable);
     let text = refused.message();
     assert!(text.contains(&format!("reading a blob at grpc://{}", wire.address())), "{text}");
@@ -172,7 +172,7 @@ async fn a_store_that_says_nothing_is_given_up_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let front = before(listener.local_addr().unwrap(), "").await;
     let client = front.client().await;
-    let refused = client.execute(&digest_of(b"an action")).await.err().expect("an answer without a store");
+    let refused = client.execute(&digest_of(b"an action")).await.expect_err("an answer without a store");
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     assert!(refused.message().contains("no answer in 1s"), "{refused}");
 }
@@ -227,7 +227,7 @@ async fn a_store_that_lies_is_found_out_before_the_last_byte() {
     let (address, _task) = liar().await;
     let front = before(address, "").await;
     let client = front.client().await;
-    let refused = client.execute(&digest_of(b"an action")).await.err().expect("it believed the store");
+    let refused = client.execute(&digest_of(b"an action")).await.expect_err("it believed the store");
     assert_eq!(refused.code(), Code::Internal, "{refused}");
     assert!(refused.message().contains("answered with something else"), "{refused}");
 

@@ -31,7 +31,7 @@ use prost::Message;
 use tracing::{info, warn};
 
 use crate::error::StorageError;
-use crate::references::{outputs_present, references_of_result};
+use crate::references::{if_complete, references_of_result};
 use crate::{BlobStream, BlobWriter, Storage};
 use action_results::ActionResults;
 pub use config::{EmbeddedConfig, EmbeddedStats, OpenError};
@@ -145,15 +145,7 @@ impl Storage for EmbeddedStorage {
         action: &Digest,
     ) -> Result<Option<ActionResult>, StorageError> {
         let Some(result) = self.stored_result(instance_name, action).await? else { return Ok(None) };
-        match outputs_present(self, action.function(), &result).await {
-            Ok(true) => Ok(Some(result)),
-            Ok(false) => Ok(None),
-            Err(StorageError::Digest(error)) => {
-                warn!(%action, %error, "outputs of an action result can't be checked, it is a miss");
-                Ok(None)
-            }
-            Err(other) => Err(other),
-        }
+        if_complete(self, action, result).await
     }
 
     async fn update_action_result(

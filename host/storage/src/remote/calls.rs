@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder, Retryable as _};
 use pointsman_digest::Digest;
+use pointsman_proto::is_passing;
 use tonic::{Code, Status};
 
 use super::RemoteStorage;
@@ -17,7 +18,7 @@ impl RemoteStorage {
         F: Future<Output = Result<T, Status>>,
     {
         let patience = self.remote.config.patience;
-        let attempts = attempt.retry(self.backoff()).when(is_passing).notify(|status, pause| {
+        let attempts = attempt.retry(self.backoff()).when(|status| is_passing(status.code())).notify(|status, pause| {
             tracing::debug!(doing, code = %status.code(), error = status.message(), ?pause, "trying again");
         });
         match tokio::time::timeout(patience, attempts).await {
@@ -44,11 +45,11 @@ impl RemoteStorage {
     /// What a status of the store means to those who asked us.
     pub(super) fn failure(&self, doing: &str, status: &Status) -> StorageError {
         let address = &self.remote.config.address;
-        let reason = format!("{doing} at {address}: {}: {}", code_name(status.code()), status.message());
+        let reason = format!("{doing} at {address}: {:?}: {}", status.code(), status.message());
         match status.code() {
             // Of a store: its disk is full, or a quota is used up.
             Code::ResourceExhausted => StorageError::Full { reason },
-            _ if is_passing(status) => StorageError::Unavailable { reason },
+            code if is_passing(code) => StorageError::Unavailable { reason },
             _ => StorageError::Refused { reason },
         }
     }
@@ -65,21 +66,4 @@ impl RemoteStorage {
         let reason = format!("{doing} at {}: no answer in {:?}", config.address, config.patience);
         StorageError::Unavailable { reason }
     }
-}
-
-/// Trying again may help.
-pub(super) fn is_passing(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        Code::Unavailable
-            | Code::Unknown
-            | Code::Internal
-            | Code::Aborted
-            | Code::Cancelled
-            | Code::DeadlineExceeded
-    )
-}
-
-fn code_name(code: Code) -> String {
-    format!("{code:?}")
 }

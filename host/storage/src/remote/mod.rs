@@ -26,7 +26,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::error::StorageError;
 use crate::memory::MemoryCache;
-use crate::references::{outputs_present, references_of_result};
+use crate::references::{if_complete, references_of_result};
 use crate::{BlobStream, BlobWriter, Storage};
 use write::RemoteWriter;
 
@@ -197,15 +197,7 @@ impl Storage for RemoteStorage {
         let Some(result) = self.call("looking an action up", ask).await? else { return Ok(None) };
         // Not every store looks whether the outputs are still there.
         let seen = Self { instance_name: self.instance_for(instance_name), ..self.clone() };
-        match outputs_present(&seen, action.function(), &result).await {
-            Ok(true) => Ok(Some(result)),
-            Ok(false) => Ok(None),
-            Err(StorageError::Digest(error)) => {
-                tracing::warn!(%action, %error, "the remote action cache holds a malformed result: a miss");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        if_complete(&seen, action, result).await
     }
 
     async fn update_action_result(

@@ -8,9 +8,9 @@ use futures_util::stream;
 use pointsman_digest::Digest;
 use pointsman_proto::bytestream::byte_stream_client::ByteStreamClient;
 use pointsman_proto::bytestream::{ReadRequest, ReadResponse};
+use pointsman_proto::is_passing;
 use tonic::{Status, Streaming};
 
-use super::calls::is_passing;
 use super::{MESSAGE_MAX_BYTES, RemoteStorage};
 use crate::error::StorageError;
 use crate::{BlobStream, Verifier};
@@ -81,7 +81,7 @@ impl Reading {
             match self.message().await? {
                 Ok(data) if data.is_empty() => {}
                 Ok(data) => return self.take(data),
-                Err(status) if is_passing(&status) => {
+                Err(status) if is_passing(status.code()) => {
                     self.stream = None;
                     let Some(pause) = self.pauses.next() else {
                         return Err(self.storage.failure(READING, &status));

@@ -10,6 +10,7 @@ use crate::{config::WorkerConfig, error::Failure};
 use pointsman_digest::{Digest, DigestFunction};
 use pointsman_proto::{
     bytestream::byte_stream_client::ByteStreamClient,
+    is_passing,
     rev2::{
         self, ActionResult, GetCapabilitiesRequest, UpdateActionResultRequest,
         action_cache_client::ActionCacheClient, capabilities_client::CapabilitiesClient,
@@ -23,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Status, transport::Channel};
 
 /// A call or a message of a stream that takes longer than this counts as lost.
 const STALL: Duration = Duration::from_secs(60);
@@ -201,19 +202,6 @@ impl Pauses {
         self.next = (self.next * 2).min(Duration::from_secs(5));
         Ok(())
     }
-}
-
-/// `RESOURCE_EXHAUSTED` is not among them: from a store it means a full disk, which does not pass in time.
-fn is_passing(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unavailable
-            | Code::Unknown
-            | Code::Internal
-            | Code::Aborted
-            | Code::Cancelled
-            | Code::DeadlineExceeded
-    )
 }
 
 #[cfg(test)]
