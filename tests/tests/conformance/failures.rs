@@ -9,6 +9,7 @@ use pointsman_proto::rev2::{Digest, ExecuteResponse};
 use pointsman_proto::rpc::{self, PreconditionFailure};
 use pointsman_proto::unpack;
 use pointsman_tests::fake_client::{ActionSpec, FakeClient, digest_of};
+use pointsman_tests::harness::{Relay, build_policy, replace};
 use tonic::{Code, Status};
 
 use crate::steps::{cancel, execute, failed, given, name, response, status, told_idle, until};
@@ -53,6 +54,41 @@ async fn unschedulable() {
     let (code, text) = status(execute(&client, &action("1").with_property("Pool", "x")).await).await;
     assert_eq!(code, rpc::Code::FailedPrecondition);
     assert!(text.contains("no worker is connected"), "{text}");
+}
+
+/// A policy that rejects what has this property.
+const REJECTS: &str = "tests/guests/steer/build.sh";
+const REJECTED: (&str, &str) = ("steer-reject", "not on these machines");
+
+#[tokio::test]
+async fn rejected_by_a_policy() {
+    let Some(policy) = build_policy("rejected by a policy", REJECTS).await.unwrap() else { return };
+    let server = server_with(&format!("policy: {{ file: '{}' }}", policy.display())).await;
+    let client = server.client().await;
+    let status = refused(&client, &action("1").with_property(REJECTED.0, REJECTED.1)).await;
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert!(status.message().contains("rejected by policy steer"), "{status}");
+    assert!(status.message().contains(REJECTED.1), "{status}");
+}
+
+#[tokio::test]
+async fn refused_by_a_new_policy() {
+    let Some(policy) = build_policy("refused by a new policy", REJECTS).await.unwrap() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.wasm");
+    replace(&file, include_bytes!("../../../policies/prebuilt/default.wasm")).unwrap();
+    let server =
+        server_with(&format!("unknown_property: 'ignore', policy: {{ file: '{}' }}", file.display())).await;
+    let client = server.client().await;
+    let queued = execute(&client, &action("1").with_property(REJECTED.0, REJECTED.1)).await;
+    let kept = execute(&client, &action("2")).await;
+    replace(&file, &std::fs::read(policy).unwrap()).unwrap();
+    let (code, text) = status(queued).await;
+    assert_eq!(code, rpc::Code::FailedPrecondition);
+    assert!(text.contains("rejected by policy steer") && text.contains(REJECTED.1), "{text}");
+    // Nobody else is.
+    let _worker = server.eager_worker(&host("h")).await;
+    assert_eq!(response(kept).await.status, None);
 }
 
 #[tokio::test]
@@ -127,6 +163,17 @@ async fn storage_down() {
     std::fs::write(&folder, "no folder any more").unwrap();
     let status = client.execute(&digest).await.unwrap_err();
     assert_eq!(status.code(), Code::Internal, "{status}");
+}
+
+#[tokio::test]
+async fn storage_unreachable() {
+    let wire = Relay::start("127.0.0.1:1".to_owned()).await.unwrap();
+    wire.down();
+    let remote = format!("address: 'grpc://{}', patience: '200ms'", wire.address());
+    let server = server_with(&format!("storage: {{ remote: {{ {remote} }} }}")).await;
+    let status = server.client().await.execute(&digest_of(b"an action")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(status.message().contains(&wire.address()), "{status}");
 }
 
 #[tokio::test]

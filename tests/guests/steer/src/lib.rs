@@ -1,11 +1,12 @@
 //! A policy for tests: lets actions say by platform properties what clients have no words for.
 
-use pointsman_policy_sdk::{ConfigError, Policy, Rejection, SizeClass, export_policy, route};
+use pointsman_policy_sdk::{Code, ConfigError, Policy, Rejection, SizeClass, export_policy, route};
 
 /// How long an action waits for the host of its affinity key, in milliseconds: longer than any test.
 const AFFINITY_MS: u32 = 3_600_000;
 
-/// `steer-pool`, `steer-size` and `steer-affinity` become pool, size class and affinity key of the route.
+/// `steer-pool`, `steer-size` and `steer-affinity` become pool, size class and affinity key of the route; the value of
+/// `steer-reject` is the reason why an action is refused.
 #[derive(Debug)]
 pub struct Steer;
 
@@ -19,6 +20,9 @@ impl Policy for Steer {
 
     fn route(&self) -> Result<(), Rejection> {
         let take = |name| route::platform_value(name).inspect(|_| route::remove_property(name));
+        if let Some(reason) = take("steer-reject") {
+            return Err(Rejection::new(Code::PermissionDenied, reason));
+        }
         if let Some(pool) = take("steer-pool") {
             route::set_pool(Some(&pool));
         }
@@ -53,5 +57,12 @@ mod tests {
         assert_eq!(route.pool.as_deref(), Some("p"));
         assert_eq!(route.size, SizeClass::Exactly(7));
         assert_eq!(route.affinity, Some(("k".into(), AFFINITY_MS)));
+    }
+    #[test]
+    fn what_is_to_be_rejected_is() {
+        let mut call = Call::default();
+        call.route.platform = vec![Property::new("steer-reject", "so that it fails")];
+        let rejection = run::<Steer>("", call).unwrap().rejection.unwrap();
+        assert_eq!((rejection.code, rejection.reason.as_str()), (Code::PermissionDenied, "so that it fails"));
     }
 }
