@@ -7,6 +7,7 @@
 mod bazel;
 mod binary;
 mod clients;
+mod fault_proxy;
 mod guest;
 mod operations;
 mod process;
@@ -17,6 +18,7 @@ mod worker;
 pub use bazel::{Bazel, BazelVersion, Spawn};
 pub use binary::{Binary, ask, ask_json, cli};
 pub use clients::Clients;
+pub use fault_proxy::{Fault, FaultProxy, Pause};
 pub use guest::build_policy;
 pub use operations::{Observed, executing, finished_operations, operations};
 pub use process::{Finished, Running, Signal};

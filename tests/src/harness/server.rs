@@ -48,8 +48,9 @@ impl ServerOptions {
 /// A server that runs. Dropped in a failing test, it shows its log.
 #[derive(Debug)]
 pub struct Server {
-    /// `None` only while it is being stopped.
+    /// `None` only while it is stopped.
     running: Option<Running>,
+    command: Command,
     address: SocketAddr,
     folder: TempDir,
     inside: String,
@@ -90,9 +91,31 @@ impl Server {
             command.args(["--config", &format!("{inside}/pointsman.json5")]);
         }
         command.args(&options.arguments);
-        let mut server = Self { running: Some(Running::start(command)?), address, folder, inside };
-        server.wait_until_ready().await?;
+        let mut server = Self { running: None, command, address, folder, inside };
+        server.start_again().await?;
         Ok(server)
+    }
+
+    /// Starts it where it was, with what it left in its folder.
+    ///
+    /// # Errors
+    /// It can't be started, or answers nothing in time.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        let before = self.command.as_std();
+        let mut command = Command::new(before.get_program());
+        command.args(before.get_args());
+        self.running = Some(Running::start(command)?);
+        self.wait_until_ready().await
+    }
+
+    /// Ends it so that it can be started again.
+    ///
+    /// # Errors
+    /// It does not end in time, or is not running.
+    pub async fn end(&mut self, signal: Signal) -> anyhow::Result<Finished> {
+        let running = self.running.take().context("the server was stopped before")?;
+        running.signal(signal)?;
+        running.finish_within(STOP).await
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
@@ -158,9 +181,7 @@ impl Server {
     /// # Errors
     /// It does not end in time.
     pub async fn stop(mut self) -> anyhow::Result<Finished> {
-        let running = self.running.take().context("the server was stopped before")?;
-        running.signal(Signal::TERM)?;
-        running.finish_within(STOP).await
+        self.end(Signal::TERM).await
     }
 }
 

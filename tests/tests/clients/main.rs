@@ -1,9 +1,11 @@
-//! Real clients against the real program: each client, each thing that it can want, and a table of what came of it.
+//! Real clients against the real program: each client, each thing that it can want and each fault that it may meet, and
+//! a table of what came of either.
 //!
 //! A test runner of its own (`harness = false`), since the table needs all outcomes at one place. It takes the arguments
 //! that other tests take: `bazel2` runs the tests of one client, `--include-ignored` those too that are run on demand.
 
 mod bazel;
+mod faults;
 mod feature;
 mod pants;
 mod recc;
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use pointsman_tests::harness::Clients;
 
-use feature::{Cell, Check, Feature};
+use feature::{Cell, Feature};
 use table::Outcome;
 
 /// One client.
@@ -56,9 +58,11 @@ fn main() -> ExitCode {
             trials.extend(trial(number, column, feature, &found));
         }
     }
+    let observed = faults::Observed::default();
+    trials.extend(faults::trials(&observed));
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
-        report(&found);
+        report(&found, &observed);
     }
     conclusion.exit_code()
 }
@@ -80,30 +84,39 @@ fn trial(number: usize, column: &'static Column, feature: Feature, found: &Found
         // For the case that it panics.
         keep(Outcome::Failed, Duration::ZERO);
         let mut started = Instant::now();
-        let outcome = perform(&suite, column.needs, check, &mut started);
+        let outcome = perform(&suite, column.needs, check, &mut started)
+            .map(|done| done.map_or(Outcome::NotRun, |()| Outcome::Ok));
         keep(*outcome.as_ref().unwrap_or(&Outcome::Failed), started.elapsed());
         outcome.map(drop).map_err(|error| Failed::from(format!("{error:?}")))
     };
     Some(Trial::test(name, run).with_ignored_flag(on_demand))
 }
 
-/// `started` becomes the moment at which the clients' root was free.
-fn perform(suite: &str, client: &str, check: Check, started: &mut Instant) -> anyhow::Result<Outcome> {
+/// What `check` finds; `None` where the client is absent. `started` becomes the moment at which the clients' root was free.
+fn perform<T, R>(
+    suite: &str,
+    client: &str,
+    check: impl FnOnce(Clients) -> R,
+    started: &mut Instant,
+) -> anyhow::Result<Option<T>>
+where
+    R: Future<Output = anyhow::Result<T>>,
+{
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let clients = Clients::take(suite, &[client]).await?;
         *started = Instant::now();
         match clients {
-            Some(clients) => check(clients).await.map(|()| Outcome::Ok),
-            None => Ok(Outcome::NotRun),
+            Some(clients) => check(clients).await.map(Some),
+            None => Ok(None),
         }
     })
 }
 
-/// `tests/README.md` shows the table of a day on which all is well; a new row or column belongs in there too.
+/// `tests/README.md` shows the tables of a day on which all is well; a new row or column belongs in there too.
 fn readme() -> Result<(), Failed> {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"))?;
-    for wanted in [table::ideal(), table::reasons()] {
+    for wanted in [table::ideal(), table::reasons(), faults::ideal()] {
         if !text.contains(&wanted) {
             return Err(format!("tests/README.md does not show this:\n\n{wanted}").into());
         }
@@ -111,7 +124,7 @@ fn readme() -> Result<(), Failed> {
     Ok(())
 }
 
-fn report(found: &Found) {
+fn report(found: &Found, observed: &faults::Observed) {
     let Ok(found) = found.lock() else { return };
     let outcome = |number: usize, feature: Feature| match (COLUMNS[number].cell)(feature) {
         Cell::NotOffered(_) => Outcome::NotOffered,
@@ -122,6 +135,7 @@ fn report(found: &Found) {
         let times = found.iter().filter(|((at, _), _)| *at == number).map(|(_, (_, time))| *time);
         text += &format!("{}: {:.0} s\n", column.title, times.sum::<Duration>().as_secs_f64());
     }
+    text += &format!("\n{}", faults::render(observed));
     // Whoever closed standard output does not want it.
     let _ = write!(std::io::stdout(), "{text}");
 }

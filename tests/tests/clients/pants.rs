@@ -34,20 +34,20 @@ pub(crate) fn cell(feature: Feature) -> Cell {
 }
 
 /// Pants in a fresh copy of its workspace; it keeps nothing of earlier runs but what the server has.
-struct Pants<'a> {
+pub(super) struct Pants<'a> {
     clients: &'a Clients,
     addresses: [String; 2],
 }
 
 impl<'a> Pants<'a> {
-    async fn new(clients: &'a Clients, address: &str) -> anyhow::Result<Self> {
+    pub(super) async fn new(clients: &'a Clients, address: &str) -> anyhow::Result<Self> {
         clients.workspace("pantsws").await?;
         let addresses =
             ["execution", "store"].map(|what| format!("--remote-{what}-address=grpc://{address}"));
         Ok(Self { clients, addresses })
     }
 
-    fn start(&self, words: &[&str]) -> anyhow::Result<Running> {
+    pub(super) fn start(&self, words: &[&str]) -> anyhow::Result<Running> {
         let [execution, store] = &self.addresses;
         let flags = ["--remote-execution", execution, store, "--no-local-cache"];
         Running::start(self.clients.pants("pantsws", &[&flags, words].concat()))

@@ -35,10 +35,10 @@ pub(crate) fn cell(feature: Feature) -> Cell {
     }
 }
 
-const GREET: &[&str] = &["/usr/bin/g++", "-c", "greet.cc", "-o", "greet.o"];
+pub(super) const GREET: &[&str] = &["/usr/bin/g++", "-c", "greet.cc", "-o", "greet.o"];
 
 /// `recc` in a sample workspace.
-struct Recc<'a> {
+pub(super) struct Recc<'a> {
     clients: &'a Clients,
     folder: String,
     server: String,
@@ -49,13 +49,13 @@ impl<'a> Recc<'a> {
         Self::at(clients, server.address()).await
     }
 
-    async fn at(clients: &'a Clients, address: String) -> anyhow::Result<Self> {
+    pub(super) async fn at(clients: &'a Clients, address: String) -> anyhow::Result<Self> {
         let folder = clients.workspace("ws7").await?;
         Ok(Self { clients, folder, server: format!("RECC_SERVER=http://{address}") })
     }
 
     /// Runs a command through it, with these further variables.
-    fn start(&self, variables: &[&str], command: &[&str]) -> anyhow::Result<Running> {
+    pub(super) fn start(&self, variables: &[&str], command: &[&str]) -> anyhow::Result<Running> {
         let root = format!("RECC_PROJECT_ROOT={}", self.folder);
         let enter = ["sh", "-c", "cd \"$0\" && exec recc \"$@\"", &self.folder];
         let words = [&["env", &self.server, &root], variables, &enter, command].concat();
@@ -73,7 +73,7 @@ impl<'a> Recc<'a> {
 
 /// A compiler that takes as long as a `Hold`; recc's own question for the headers, which it asks here, does not. It lies
 /// in the server's folder: the path of what belongs to the project would be made relative.
-fn slow_compiler(server: &Server) -> anyhow::Result<String> {
+pub(super) fn slow_compiler(server: &Server) -> anyhow::Result<String> {
     let script = format!("#!/bin/sh\ncase $* in *-M*) ;; *) {HELD} ;; esac\nexec /usr/bin/g++ \"$@\"\n");
     std::fs::create_dir(server.file("slow"))?;
     let file = server.file("slow/g++");

@@ -37,7 +37,7 @@ pub(crate) fn cell(feature: Feature) -> Cell {
 }
 
 /// `trexe` in the clients' root.
-struct Trexe<'a> {
+pub(super) struct Trexe<'a> {
     clients: &'a Clients,
     remote: String,
 }
@@ -47,12 +47,12 @@ impl<'a> Trexe<'a> {
         Self::at(clients, &server.address())
     }
 
-    fn at(clients: &'a Clients, address: &str) -> Self {
+    pub(super) fn at(clients: &'a Clients, address: &str) -> Self {
         Self { clients, remote: format!("--remote=http://{address}") }
     }
 
     /// Runs it with these flags, and with a script for the worker unless that is empty.
-    fn start(&self, flags: &[&str], script: &str) -> anyhow::Result<Running> {
+    pub(super) fn start(&self, flags: &[&str], script: &str) -> anyhow::Result<Running> {
         let command: &[&str] = if script.is_empty() { &[] } else { &["--", "/bin/sh", "-c", script] };
         let words = [&["trexe", self.remote.as_str()], flags, command].concat();
         Running::start(self.clients.command(&words))
