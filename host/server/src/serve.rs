@@ -221,6 +221,11 @@ async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
         tracing::info!(address = remote.address, "blobs and results are with another server");
         return Ok(Arc::new(store));
     }
+    if config.services == config::Services::Execution {
+        tracing::warn!(
+            "services is \"execution\" and there is no storage.remote: nobody can upload what is to be executed"
+        );
+    }
     let embedded = &config.storage;
     let config = EmbeddedConfig {
         max_bytes: embedded.max_size_bytes,

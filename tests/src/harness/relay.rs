@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 pub struct Relay {
     address: SocketAddr,
     cut: broadcast::Sender<()>,
+    mute: broadcast::Sender<()>,
     is_down: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -25,10 +26,10 @@ impl Relay {
     pub async fn start(target: String) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port is free")?;
         let address = listener.local_addr()?;
-        let (cut, _) = broadcast::channel(1);
+        let ((cut, _), (mute, _)) = (broadcast::channel(1), broadcast::channel(1));
         let is_down = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(accept(listener, target, cut.clone(), is_down.clone()));
-        Ok(Self { address, cut, is_down, task })
+        let task = tokio::spawn(accept(listener, target, cut.clone(), mute.clone(), is_down.clone()));
+        Ok(Self { address, cut, mute, is_down, task })
     }
 
     /// `IP:PORT`.
@@ -51,6 +52,13 @@ impl Relay {
         _ = self.cut.send(());
     }
 
+    /// Nothing comes through the connections that there are, which stay open, as when a machine vanished. New ones are
+    /// taken as before.
+    pub fn mute(&self) {
+        // There may be none.
+        _ = self.mute.send(());
+    }
+
     /// Takes connections again.
     pub fn up(&self) {
         self.is_down.store(false, Ordering::Relaxed);
@@ -63,18 +71,28 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, target: String, cut: broadcast::Sender<()>, is_down: Arc<AtomicBool>) {
+async fn accept(
+    listener: TcpListener,
+    target: String,
+    cut: broadcast::Sender<()>,
+    mute: broadcast::Sender<()>,
+    is_down: Arc<AtomicBool>,
+) {
     while let Ok((client, _)) = listener.accept().await {
         if is_down.load(Ordering::Relaxed) {
             continue;
         }
-        let (target, mut cut) = (target.clone(), cut.subscribe());
+        let (target, mut cut, mut mute) = (target.clone(), cut.subscribe(), mute.subscribe());
         tokio::spawn(async move {
+            let pass = std::pin::pin!(pass(client, &target));
             tokio::select! {
                 biased;
                 _ = cut.recv() => {}
+                _ = mute.recv() => {
+                    _ = cut.recv().await;
+                }
                 // How a connection ends is for its two sides to judge.
-                _ = pass(client, &target) => {}
+                _ = pass => {}
             }
         });
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
+use pointsman_proto::bytestream::byte_stream_client::ByteStreamClient;
 use pointsman_proto::bytestream::byte_stream_server::{ByteStream, ByteStreamServer};
 use pointsman_proto::bytestream::{
     QueryWriteStatusRequest, QueryWriteStatusResponse, ReadRequest, ReadResponse, WriteRequest, WriteResponse,
@@ -175,6 +176,52 @@ async fn a_store_that_says_nothing_is_given_up_in_time() {
     let refused = client.execute(&digest_of(b"an action")).await.expect_err("an answer without a store");
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     assert!(refused.message().contains("no answer in 1s"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_connection_that_went_silent_is_left_for_another() {
+    let store = server().await;
+    let wire = Relay::start(store.address.to_string()).await.unwrap();
+    let front = before(wire.address().parse().unwrap(), "").await;
+    let client = front.client().await;
+    let request = || FindMissingBlobsRequest { blob_digests: vec![digest_of(b"x")], ..Default::default() };
+    client.content().find_missing_blobs(request()).await.unwrap();
+
+    wire.mute();
+    let refused =
+        client.content().find_missing_blobs(request()).await.expect_err("an answer over a dead wire");
+    assert!(refused.message().contains("no answer in 1s"), "{refused}");
+    client.content().find_missing_blobs(request()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_upload_ends_soon_after_its_store() {
+    let store = server().await;
+    let wire = Arc::new(Relay::start(store.address.to_string()).await.unwrap());
+    let front = before(wire.address().parse().unwrap(), "").await;
+    let digest = digest_of(&blob(3_000_000));
+    let resource_name =
+        format!("uploads/6a5fe9d0-93ab-4f54-a3a5-6d5f1ad6a9b7/blobs/{}/{}", digest.hash, 100_000_000);
+    // It never ends, so an answer can only come while it goes on.
+    let messages = stream::unfold(0, move |sent: i64| {
+        let (wire, resource_name) = (wire.clone(), resource_name.clone());
+        async move {
+            match sent {
+                3_000_000 => wire.down(),
+                90_000_000.. => return std::future::pending().await,
+                _ => {}
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let data = vec![0; 1_000_000].into();
+            let message = WriteRequest { resource_name, write_offset: sent, finish_write: false, data };
+            Some((message, sent + 1_000_000))
+        }
+    });
+    let mut client = ByteStreamClient::connect(format!("http://{}", front.address)).await.unwrap();
+    let written = tokio::time::timeout(Duration::from_secs(30), client.write(messages)).await;
+    let refused = written.expect("it goes on without a store").expect_err("an upload to nowhere");
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains("writing a blob at grpc://"), "{refused}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! From the raw configuration to the checked one: defaults filled in, contradictions found.
 
 mod pools;
+mod remote_storage;
 mod scheduling;
 mod worker;
 
@@ -10,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checked::{
-    ActionCache, Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, RemoteStorage, Services,
-    UnknownProperty, Values,
+    ActionCache, Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, Services, UnknownProperty,
+    Values,
 };
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
 use super::overrides::Overrides;
 use super::path::{KeyPath, Segment};
-use super::raw::{Raw, RawEmbedded, RawPolicy, RawRemote, RawScheduler, RawSimple};
+use super::raw::{Raw, RawEmbedded, RawPolicy, RawScheduler, RawSimple};
 use super::state_dir::default_state_dir;
 use super::units::{RawDuration, RawSize};
 
@@ -101,12 +102,13 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         _ => UnknownProperty::Ignore,
     };
     let max_attempts = checker.positive("max_attempts", raw.max_attempts, 3);
+    let listen = raw.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8980)));
     let known = (matching == Matching::Typed).then_some(&platform_properties);
     let values = Values {
         file,
-        listen: raw.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8980))),
+        listen,
         services: checker.services(raw.services.unwrap_or_default(), raw.worker.enabled),
-        remote_storage: checker.remote_storage(raw.storage.remote, &raw.storage.embedded),
+        remote_storage: checker.remote_storage(raw.storage.remote, &raw.storage.embedded, listen),
         storage: checker.storage(raw.storage.embedded, &state_dir),
         action_cache: ActionCache {
             // 0 is allowed: it is looked up each time.
@@ -281,29 +283,6 @@ impl Checker {
             );
         }
         services
-    }
-
-    fn remote_storage(&mut self, raw: Option<RawRemote>, embedded: &RawEmbedded) -> Option<RemoteStorage> {
-        let raw = raw?;
-        if *embedded != RawEmbedded::default() {
-            self.wrong(
-                "storage.embedded",
-                "blobs are either here or with storage.remote; keep one of the two",
-            );
-        }
-        let address = raw.address.unwrap_or_default();
-        let is_address = address.strip_prefix("grpc://").or(address.strip_prefix("http://"));
-        if is_address.is_none_or(str::is_empty) {
-            let text = format!("address {address:?} is none; give \"grpc://HOST:PORT\"");
-            self.wrong("storage.remote", text);
-        }
-        Some(RemoteStorage {
-            address,
-            instance_name: raw.instance_name,
-            patience: self.timer("storage.remote.patience", raw.patience, 20 * SECOND),
-            // 0 is allowed: everything is asked for each time.
-            small_blob_cache_bytes: raw.small_blob_cache.map_or(64 * MIB, |size| size.0),
-        })
     }
 
     fn host_key(&mut self, given: Option<Vec<String>>) -> HostKey {

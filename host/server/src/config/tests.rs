@@ -109,7 +109,7 @@ fn what_is_printed_says_the_same_when_read() {
         "{policy: {file: '/p.wasm', memory: '1000B'}, timers: {heartbeat: '1500ms'}}",
         "{worker: {platform: {ISA: [], Arch: {values: ['b', '']}, cpu_count: {query_cmd: \"sh -c 'nproc'\"}}}}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
-        "{pools: [{name: 'a'}, {name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}]}",
+        "{pools: [{name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}, {name: 'a'}]}",
         "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0}",
     ] {
         let config = Config::parse(text, "/etc/p.json5").unwrap();
@@ -140,8 +140,75 @@ fn a_store_elsewhere_is_instead_of_the_embedded_one() {
     assert_eq!(Config::parse(&printed, "p.json5").unwrap(), config, "{printed}");
     let both = refused("{storage: {embedded: {dir: 'x'}, remote: {address: 'grpc://cas:1'}}}");
     assert!(both.contains("keep one of the two"), "{both}");
-    let none = refused("{storage: {remote: {address: 'cas:1'}}}");
-    assert!(none.contains("address \"cas:1\" is none; give \"grpc://HOST:PORT\""), "{none}");
+    let wrong = [
+        "cas:1",
+        "grpcs://cas:1",
+        "grpc://",
+        "grpc://cas",
+        "grpc://cas:0",
+        "grpc://cas:99999",
+        "grpc://c s:1",
+        "grpc://cas:1/main",
+        "grpc://:1",
+    ];
+    for address in wrong {
+        let text = refused(&format!("{{storage: {{remote: {{address: '{address}'}}}}}}"));
+        assert!(text.contains(&format!("address {address:?} is none; give \"grpc://HOST:PORT\"")), "{text}");
+    }
+    let name = refused("{storage: {remote: {address: 'grpc://cas:1', instance_name: 'a/blobs'}}}");
+    assert!(
+        name.contains("storage.remote.instance_name: instance name \"a/blobs\" holds \"blobs\""),
+        "{name}"
+    );
+}
+
+#[test]
+fn a_store_elsewhere_is_not_the_server_itself() {
+    let with = |listen, address| {
+        Config::parse(
+            &format!("{{listen: '{listen}', storage: {{remote: {{address: '{address}'}}}}}}"),
+            "p.json5",
+        )
+    };
+    for (listen, address) in [
+        ("127.0.0.1:8980", "grpc://127.0.0.1:8980"),
+        ("127.0.0.1:8980", "http://localhost:8980/"),
+        ("0.0.0.0:8980", "grpc://127.0.0.1:8980"),
+        ("[::]:8980", "grpc://[::1]:8980"),
+    ] {
+        let text = with(listen, address).expect_err(address).to_string();
+        assert!(text.contains("is this server's own (listen)"), "{text}");
+    }
+    for (listen, address) in
+        [("127.0.0.1:8980", "grpc://127.0.0.1:8981"), ("10.0.0.1:8980", "grpc://10.0.0.2:8980")]
+    {
+        with(listen, address).unwrap();
+    }
+}
+
+#[test]
+fn a_pool_that_another_leaves_no_worker_is_found() {
+    for (before, after, hides) in [
+        ("", "platform: {Pool: 'gpu'}", true),
+        ("platform: {Pool: 'x'}", "platform: {Pool: 'x', cpu_count: '4'}", true),
+        ("platform: {cpu_count: '4'}", "platform: {cpu_count: '16'}, size_class: 1", true),
+        ("platform: {cpu_count: '16'}", "platform: {cpu_count: '4'}", false),
+        ("platform: {Pool: 'x'}", "", false),
+        ("size_class: 1", "", false),
+        ("instance_name_prefix: 'a'", "instance_name_prefix: 'b'", false),
+    ] {
+        let text = format!("{{pools: [{{name: 'a', {before}}}, {{name: 'b', {after}}}]}}");
+        match Config::parse(&text, "p.json5") {
+            Ok(_) => assert!(!hides, "{text}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(
+                    hides && error.contains("no worker is ever of pool \"b\": pool \"a\" before it"),
+                    "{error}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -61,8 +61,10 @@ impl RemoteStorage {
         }
     }
 
+    /// Nothing came within patience.
     pub(super) fn silence(&self, doing: &str) -> StorageError {
         let config = &self.remote.config;
+        self.remote.connection.was_silent();
         let reason = format!("{doing} at {}: no answer in {:?}", config.address, config.patience);
         StorageError::Unavailable { reason }
     }

@@ -6,6 +6,7 @@
 //! they broke off. What the store says for good is handed on with its words.
 
 mod calls;
+mod connection;
 mod read;
 mod write;
 
@@ -22,12 +23,13 @@ use pointsman_proto::rev2::{
     ActionResult, FindMissingBlobsRequest, GetActionResultRequest, UpdateActionResultRequest,
 };
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::error::StorageError;
 use crate::memory::MemoryCache;
 use crate::references::{if_complete, references_of_result};
 use crate::{BlobStream, BlobWriter, Storage};
+use connection::Connection;
 use write::RemoteWriter;
 
 /// Digests in one question: a message stays far below the 4 MiB that every server takes.
@@ -61,7 +63,7 @@ pub struct RemoteStorage {
 
 /// What all instance names share.
 struct Remote {
-    channel: Channel,
+    connection: Connection,
     config: RemoteConfig,
     memory: MemoryCache,
 }
@@ -72,28 +74,26 @@ impl RemoteStorage {
     /// # Errors
     /// The address is none.
     pub fn new(config: RemoteConfig) -> Result<Self, String> {
-        let uri = config.address.replacen("grpc://", "http://", 1);
-        let endpoint = Endpoint::from_shared(uri).map_err(|error| format!("{}: {error}", config.address))?;
-        let endpoint = endpoint.connect_timeout(config.patience).tcp_nodelay(true);
+        let connection = Connection::new(&config.address, config.patience)?;
         let memory = MemoryCache::new(config.memory_max_bytes, MEMORY_BLOB_MAX_BYTES);
         let instance_name = config.instance_name.clone().unwrap_or_default();
-        Ok(Self {
-            remote: Arc::new(Remote { channel: endpoint.connect_lazy(), config, memory }),
-            instance_name,
-        })
+        Ok(Self { remote: Arc::new(Remote { connection, config, memory }), instance_name })
     }
 
     fn instance_for(&self, clients: &str) -> String {
         self.remote.config.instance_name.as_deref().unwrap_or(clients).to_owned()
     }
 
+    fn channel(&self) -> Channel {
+        self.remote.connection.channel()
+    }
+
     fn blobs(&self) -> ContentAddressableStorageClient<Channel> {
-        ContentAddressableStorageClient::new(self.remote.channel.clone())
-            .max_decoding_message_size(MESSAGE_MAX_BYTES)
+        ContentAddressableStorageClient::new(self.channel()).max_decoding_message_size(MESSAGE_MAX_BYTES)
     }
 
     fn results(&self) -> ActionCacheClient<Channel> {
-        ActionCacheClient::new(self.remote.channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES)
+        ActionCacheClient::new(self.channel()).max_decoding_message_size(MESSAGE_MAX_BYTES)
     }
 }
 

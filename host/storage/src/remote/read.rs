@@ -155,7 +155,7 @@ impl RemoteStorage {
             // 0 is no limit, as is right for a whole blob.
             read_limit: if end == digest.size_bytes() { 0 } else { (end - offset).cast_signed() },
         };
-        let client = ByteStreamClient::new(self.remote.channel.clone());
+        let client = ByteStreamClient::new(self.channel());
         let call = client.max_decoding_message_size(MESSAGE_MAX_BYTES).read(request).await;
         call.map(tonic::Response::into_inner)
     }

@@ -77,23 +77,41 @@ impl BlobWriter for RemoteWriter {
     }
 }
 
-/// A large blob on its way. Dropped before its end, the call is reset, and the store forgets what came.
+/// A large blob on its way. Dropped before its end, the call is reset; the store forgets what came, some after a while.
 struct Upload {
     name: String,
     sender: mpsc::Sender<WriteRequest>,
-    call: AbortOnDropHandle<Result<WriteResponse, Status>>,
+    call: Call,
     offset: u64,
     /// Not sent yet: it may be the last.
     held: Bytes,
 }
 
+struct Call {
+    task: AbortOnDropHandle<Result<WriteResponse, Status>>,
+    /// What a store said before it had seen the end: it has the blob already.
+    early: Option<WriteResponse>,
+}
+
+impl Call {
+    async fn answer(&mut self, storage: &RemoteStorage) -> Result<WriteResponse, StorageError> {
+        if let Some(early) = self.early {
+            return Ok(early);
+        }
+        let answer = tokio::time::timeout(storage.remote.config.patience, &mut self.task).await;
+        let answer = answer.map_err(|_| storage.silence(WRITING))?;
+        let answer = answer.unwrap_or_else(|error| Err(Status::internal(error.to_string())));
+        answer.map_err(|status| storage.failure(WRITING, &status))
+    }
+}
+
 impl Upload {
     fn start(storage: &RemoteStorage, digest: &Digest) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
-        let mut client = ByteStreamClient::new(storage.remote.channel.clone());
+        let mut client = ByteStreamClient::new(storage.channel());
         let call =
             async move { client.write(ReceiverStream::new(receiver)).await.map(tonic::Response::into_inner) };
-        let call = AbortOnDropHandle::new(tokio::spawn(call));
+        let call = Call { task: AbortOnDropHandle::new(tokio::spawn(call)), early: None };
         Self { name: storage.upload_name(digest), sender, call, offset: 0, held: Bytes::new() }
     }
 
@@ -121,19 +139,24 @@ impl Upload {
             data,
         };
         self.offset += request.data.len() as u64;
+        if self.call.early.is_some() {
+            return Ok(());
+        }
         let sent = tokio::time::timeout(storage.remote.config.patience, self.sender.send(request)).await;
-        // A call that has ended takes nothing more: its answer says whether that is well.
-        sent.map(|_| ()).map_err(|_| storage.silence(WRITING))
+        // A call that has ended takes nothing more: its answer says whether that is well. If not, the client is told now,
+        // not after the gigabytes that may follow.
+        if sent.map_err(|_| storage.silence(WRITING))?.is_err() {
+            self.call.early = Some(self.call.answer(storage).await?);
+        }
+        Ok(())
     }
 
     async fn finish(mut self, storage: &RemoteStorage, digest: &Digest) -> Result<(), StorageError> {
         let last = std::mem::take(&mut self.held);
         self.send(storage, last, true).await?;
         drop(self.sender);
-        let answer = tokio::time::timeout(storage.remote.config.patience, &mut self.call).await;
-        let answer = answer.map_err(|_| storage.silence(WRITING))?;
-        let answer = answer.unwrap_or_else(|error| Err(Status::internal(error.to_string())));
-        storage.written(digest, answer)
+        let answer = self.call.answer(storage).await?;
+        storage.written(digest, &answer)
     }
 }
 
@@ -141,13 +164,12 @@ impl RemoteStorage {
     /// Sends a blob that is held in memory, again if need be.
     pub(super) async fn upload(&self, digest: &Digest, data: &Bytes) -> Result<(), StorageError> {
         let send = || {
-            let (mut client, name) =
-                (ByteStreamClient::new(self.remote.channel.clone()), self.upload_name(digest));
+            let (mut client, name) = (ByteStreamClient::new(self.channel()), self.upload_name(digest));
             let requests = requests(name, data.clone());
             async move { client.write(stream::iter(requests)).await.map(tonic::Response::into_inner) }
         };
         let answer = self.call(WRITING, send).await?;
-        self.written(digest, Ok(answer))
+        self.written(digest, &answer)
     }
 
     fn upload_name(&self, digest: &Digest) -> String {
@@ -155,8 +177,7 @@ impl RemoteStorage {
     }
 
     /// Whether the store has all of it. One that has the blob already may say so before it has seen the end.
-    fn written(&self, digest: &Digest, answer: Result<WriteResponse, Status>) -> Result<(), StorageError> {
-        let answer = answer.map_err(|status| self.failure(WRITING, &status))?;
+    fn written(&self, digest: &Digest, answer: &WriteResponse) -> Result<(), StorageError> {
         if answer.committed_size == digest.size_bytes().cast_signed() {
             return Ok(());
         }

@@ -36,6 +36,8 @@ pub(super) async fn connect(target: &Target) -> Result<Client, Failure> {
 pub(super) fn refused(status: Status) -> Failure {
     let message = status.message();
     match status.code() {
+        // A server with one half only says so itself.
+        Code::Unimplemented if message.contains("switched off") => Failure::Unavailable(message.to_owned()),
         Code::Unimplemented => Failure::Unavailable(
             "what answers there has no service pointsman.v1.Admin: it is another program, or an older version; say where \
              the scheduler is with --server or POINTSMAN_SERVER"

@@ -7,6 +7,7 @@ use super::super::error::At;
 use super::super::path::{KeyPath, Segment};
 use super::super::raw::RawPool;
 use super::Checker;
+use crate::rev2::instance_name;
 
 impl Checker {
     pub(super) fn pools(
@@ -16,7 +17,19 @@ impl Checker {
     ) -> Vec<Pool> {
         let mut names = BTreeSet::new();
         let pools = raw.into_iter().enumerate();
-        pools.map(|(index, pool)| self.pool(index, pool, &mut names, schema)).collect()
+        let pools: Vec<Pool> =
+            pools.map(|(index, pool)| self.pool(index, pool, &mut names, schema)).collect();
+        for (index, pool) in pools.iter().enumerate() {
+            if let Some(before) = pools[..index].iter().find(|before| takes_all_of(before, pool, schema)) {
+                let text = format!(
+                    "no worker is ever of pool {:?}: pool {:?} before it has all that it could have; move the one that \
+                     asks for more up",
+                    pool.name, before.name
+                );
+                self.complain(at(index), At::Value, text);
+            }
+        }
+        pools
     }
 
     fn pool(
@@ -26,7 +39,7 @@ impl Checker {
         names: &mut BTreeSet<String>,
         schema: Option<&BTreeMap<String, PropertyType>>,
     ) -> Pool {
-        let at = KeyPath(vec![Segment::Key("pools".to_owned()), Segment::Index(index)]);
+        let at = at(index);
         let name = raw.name.unwrap_or_default();
         if name.is_empty() {
             self.complain(at.clone(), At::Value, "has no name; give name: \"…\"");
@@ -51,6 +64,9 @@ impl Checker {
                 }
             }
         }
+        if let Some(Err(status)) = raw.instance_name_prefix.as_deref().map(instance_name::validate) {
+            self.complain(at.key("instance_name_prefix"), At::Value, status.message());
+        }
         Pool {
             name,
             platform,
@@ -59,4 +75,34 @@ impl Checker {
             max_inflight_tasks: raw.max_inflight_tasks.unwrap_or(0),
         }
     }
+}
+
+fn at(index: usize) -> KeyPath {
+    KeyPath(vec![Segment::Key("pools".to_owned()), Segment::Index(index)])
+}
+
+/// Whether each worker that has what `after` says has what `before` says.
+fn takes_all_of(before: &Pool, after: &Pool, schema: Option<&BTreeMap<String, PropertyType>>) -> bool {
+    let Some(schema) = schema else {
+        return before.platform == after.platform && is_wider(before, after);
+    };
+    let has = |(key, values): (&String, &Vec<String>)| {
+        let others = after.platform.get(key);
+        match schema.get(key) {
+            Some(PropertyType::Exact) => values.iter().all(|v| others.is_some_and(|o| o.contains(v))),
+            Some(PropertyType::Priority) => others.is_some() || values.is_empty(),
+            Some(PropertyType::Minimum) => amount(Some(values)) <= amount(others),
+            Some(PropertyType::Ignore) | None => true,
+        }
+    };
+    is_wider(before, after) && before.platform.iter().all(has)
+}
+
+fn is_wider(before: &Pool, after: &Pool) -> bool {
+    (before.instance_name_prefix.is_none() || before.instance_name_prefix == after.instance_name_prefix)
+        && (before.size_class.is_none() || before.size_class == after.size_class)
+}
+
+fn amount(values: Option<&Vec<String>>) -> u64 {
+    values.and_then(|v| v.first()).and_then(|v| v.parse().ok()).unwrap_or(0)
 }
