@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pointsman::driver::Selection;
 use pointsman_proto::remoteworker::current_state::executing::ExecutionState;
 use pointsman_proto::rev2::execution_stage::Value as Stage;
 use pointsman_proto::rev2::{Digest, ExecuteResponse};
@@ -99,6 +100,18 @@ async fn cancelled() {
     let name = name(&mut updates).await;
     cancel(&client, &name).await;
     assert_eq!(status(updates).await.0, rpc::Code::Cancelled);
+}
+
+#[tokio::test]
+async fn ended_by_an_operator() {
+    let server = server().await;
+    let client = server.client().await;
+    let mut updates = execute(&client, &action("1")).await;
+    let name = name(&mut updates).await;
+    assert_eq!(server.server.driver.cancel_selected(&Selection::One(name.clone())), [name]);
+    let (code, text) = status(updates).await;
+    assert_eq!(code, rpc::Code::FailedPrecondition);
+    assert!(text.contains("an operator ended the operation"), "{text}");
 }
 
 #[tokio::test]

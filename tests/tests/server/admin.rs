@@ -140,7 +140,7 @@ async fn operations_are_cancelled_by_invocation() {
     let last = streams.pop().unwrap();
     for updates in streams {
         let status = within(updates.finish()).await.unwrap().response.status.unwrap();
-        assert_eq!(status.code, i32::from(rpc::Code::Cancelled));
+        assert_eq!(status.code, i32::from(rpc::Code::FailedPrecondition));
     }
     let _worker = server.eager_worker(&host("h")).await;
     within(last.finish()).await.unwrap();

@@ -63,6 +63,8 @@ struct Core {
     out: Output,
     /// When the timer will look.
     timer_at: Option<Time>,
+    /// The operation that an operator is ending in this step.
+    ended_by_operator: Option<OperationId>,
     /// No new work: the server stops.
     closing: bool,
     /// Nor will what waits here be served any more.
@@ -120,6 +122,7 @@ impl Driver {
                 polls: hashbrown::HashMap::new(),
                 out: Output::default(),
                 timer_at: None,
+                ended_by_operator: None,
                 closing: false,
                 ended: false,
             }),
@@ -435,7 +438,7 @@ impl Driver {
             named.collect()
         };
         for (id, _) in &chosen {
-            self.step(Event::Cancel(*id), None, |_, _| ());
+            self.step(Event::Cancel(*id), None, |core, _| core.ended_by_operator = Some(*id));
         }
         chosen.into_iter().map(|(_, name)| name).collect()
     }
@@ -492,7 +495,11 @@ impl Core {
                     deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
                 }
                 Effect::Finished { operation, task, sequence, end } => {
-                    deliveries.extend(self.show(*operation, *task, *sequence, What::End(end.clone())));
+                    let end = match self.ended_by_operator.take_if(|ended| ended == operation) {
+                        Some(_) => End::Refused(ENDED_BY_OPERATOR.into()),
+                        None => end.clone(),
+                    };
+                    deliveries.extend(self.show(*operation, *task, *sequence, What::End(end)));
                 }
                 Effect::Forgotten(operation) => _ = self.cells.remove(*operation),
                 Effect::Dropped(task) => _ = self.payloads.remove(*task),
@@ -525,6 +532,9 @@ impl Core {
         Some(Delivery::Show { cell, sequence, name, shown, what })
     }
 }
+
+/// Not CANCELLED, the word for what a client cancels itself: Bazel executes such an action again, five times.
+const ENDED_BY_OPERATOR: &str = "an operator ended the operation (pointsman cancel)";
 
 fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) {
     // Encoded once for all operations that share the execution.

@@ -84,7 +84,7 @@ pub(super) enum AdminCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// End operations; their clients get CANCELLED.
+    /// End operations; their clients get FAILED_PRECONDITION, which they don't try again.
     Cancel {
         #[command(flatten)]
         which: CancelWhich,
