@@ -1,5 +1,6 @@
 //! Small blobs kept in memory: Actions, Commands, Directories and Trees are read soon after they were uploaded.
 
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -10,13 +11,14 @@ use crate::weighted_lru::WeightedLru;
 /// What an entry takes beside its content, roughly: key, links, allocation.
 const ENTRY_BYTES: u64 = 200;
 
-pub(crate) struct MemoryCache {
-    entries: Mutex<WeightedLru<Digest, Bytes>>,
+/// By digest; where instance names are kept apart, by both.
+pub(crate) struct MemoryCache<K: Eq + Hash = Digest> {
+    entries: Mutex<WeightedLru<K, Bytes>>,
     max_bytes: u64,
     blob_max_bytes: u64,
 }
 
-impl MemoryCache {
+impl<K: Clone + Eq + Hash> MemoryCache<K> {
     pub(crate) fn new(max_bytes: u64, blob_max_bytes: u64) -> Self {
         Self { entries: Mutex::new(WeightedLru::new()), max_bytes, blob_max_bytes }
     }
@@ -26,24 +28,24 @@ impl MemoryCache {
         size_bytes <= self.blob_max_bytes && size_bytes + ENTRY_BYTES <= self.max_bytes
     }
 
-    pub(crate) fn get(&self, digest: &Digest) -> Option<Bytes> {
-        self.lock().touch(digest).cloned()
+    pub(crate) fn get(&self, key: &K) -> Option<Bytes> {
+        self.lock().touch(key).cloned()
     }
 
-    /// Keeps content that was checked against `digest`, if it is small enough. It must be an allocation of its own:
+    /// Keeps content that was checked against its digest, if it is small enough. It must be an allocation of its own:
     /// a part of a network buffer would keep all of that alive.
-    pub(crate) fn insert(&self, digest: Digest, content: Bytes) {
+    pub(crate) fn insert(&self, key: K, content: Bytes) {
         if !self.takes(content.len() as u64) {
             return;
         }
         let weight = content.len() as u64 + ENTRY_BYTES;
         let mut entries = self.lock();
-        entries.insert(digest, content, weight);
+        entries.insert(key, content, weight);
         while entries.weight() > self.max_bytes && entries.pop_oldest().is_some() {}
     }
 
-    pub(crate) fn remove(&self, digest: &Digest) {
-        self.lock().remove(digest);
+    pub(crate) fn remove(&self, key: &K) {
+        self.lock().remove(key);
     }
 
     /// Number of blobs and bytes that they take.
@@ -53,7 +55,7 @@ impl MemoryCache {
     }
 
     /// A panic elsewhere can't leave the map half-changed, so a poisoned lock is as good as any.
-    fn lock(&self) -> MutexGuard<'_, WeightedLru<Digest, Bytes>> {
+    fn lock(&self) -> MutexGuard<'_, WeightedLru<K, Bytes>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -58,14 +58,14 @@ pub struct RemoteConfig {
 #[derive(Clone)]
 pub struct RemoteStorage {
     remote: Arc<Remote>,
-    instance_name: String,
+    instance_name: Arc<str>,
 }
 
 /// What all instance names share.
 struct Remote {
     connection: Connection,
     config: RemoteConfig,
-    memory: MemoryCache,
+    memory: MemoryCache<(Arc<str>, Digest)>,
 }
 
 impl RemoteStorage {
@@ -76,8 +76,13 @@ impl RemoteStorage {
     pub fn new(config: RemoteConfig) -> Result<Self, String> {
         let connection = Connection::new(&config.address, config.patience)?;
         let memory = MemoryCache::new(config.memory_max_bytes, MEMORY_BLOB_MAX_BYTES);
-        let instance_name = config.instance_name.clone().unwrap_or_default();
+        let instance_name = config.instance_name.as_deref().unwrap_or_default().into();
         Ok(Self { remote: Arc::new(Remote { connection, config, memory }), instance_name })
+    }
+
+    /// What one instance name has uploaded another may not have.
+    fn remember(&self, digest: &Digest, content: Bytes) {
+        self.remote.memory.insert((self.instance_name.clone(), *digest), content);
     }
 
     fn instance_for(&self, clients: &str) -> String {
@@ -101,10 +106,10 @@ impl RemoteStorage {
 impl Storage for RemoteStorage {
     fn for_instance(self: Arc<Self>, instance_name: &str) -> Arc<dyn Storage> {
         let instance_name = self.instance_for(instance_name);
-        if instance_name == self.instance_name {
+        if *instance_name == *self.instance_name {
             return self;
         }
-        Arc::new(Self { remote: self.remote.clone(), instance_name })
+        Arc::new(Self { remote: self.remote.clone(), instance_name: instance_name.into() })
     }
 
     async fn find_missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, StorageError> {
@@ -116,7 +121,7 @@ impl Storage for RemoteStorage {
             for part in of_one_function.chunks(DIGESTS_PER_CALL) {
                 let function = part[0].function();
                 let request = FindMissingBlobsRequest {
-                    instance_name: self.instance_name.clone(),
+                    instance_name: self.instance_name.to_string(),
                     blob_digests: part.iter().map(Digest::to_proto).collect(),
                     digest_function: function.to_proto().into(),
                 };
@@ -146,7 +151,7 @@ impl Storage for RemoteStorage {
         if digest.size_bytes() > max_bytes {
             return Err(StorageError::TooLarge { digest: *digest, max_bytes });
         }
-        if let Some(content) = self.remote.memory.get(digest) {
+        if let Some(content) = self.remote.memory.get(&(self.instance_name.clone(), *digest)) {
             return Ok(content);
         }
         let mut pieces = self.read(digest, 0, None).await?;
@@ -156,7 +161,7 @@ impl Storage for RemoteStorage {
             content.extend_from_slice(&piece);
         }
         let content = content.freeze();
-        self.remote.memory.insert(*digest, content.clone());
+        self.remember(digest, content.clone());
         Ok(content)
     }
 
@@ -168,7 +173,7 @@ impl Storage for RemoteStorage {
         crate::verify(digest, &data)?;
         self.upload(digest, &data).await?;
         if self.remote.memory.takes(digest.size_bytes()) {
-            self.remote.memory.insert(*digest, Bytes::copy_from_slice(&data));
+            self.remember(digest, Bytes::copy_from_slice(&data));
         }
         Ok(())
     }
@@ -196,7 +201,7 @@ impl Storage for RemoteStorage {
         };
         let Some(result) = self.call("looking an action up", ask).await? else { return Ok(None) };
         // Not every store looks whether the outputs are still there.
-        let seen = Self { instance_name: self.instance_for(instance_name), ..self.clone() };
+        let seen = Self { instance_name: self.instance_for(instance_name).into(), ..self.clone() };
         if_complete(&seen, action, result).await
     }
 
