@@ -111,10 +111,8 @@ impl Scheduler {
     pub(crate) fn return_from_aside(&mut self, id: TaskId, out: &mut Output) {
         self.dequeue(id);
         self.end_aside(id);
-        match self.worker_for(id) {
-            Some(caller) => self.assign(id, caller, out),
-            None => self.enqueue(id),
-        }
+        self.enqueue(id);
+        self.let_choose(id, out);
     }
 
     /// A task waits in the side queue of a host that wouldn't take it any more.

@@ -90,20 +90,36 @@ impl Scheduler {
         }
     }
 
+    /// Lets hosts that wait and may run a queued task choose, until one has chosen it or none is left: others may have come
+    /// back into the queue in the same step, and go first.
+    pub(crate) fn let_choose(&mut self, id: TaskId, out: &mut Output) {
+        while self.index.waiting.contains_key(id)
+            && let Some(open) = self.open_for(id)
+        {
+            let before = self.index.waiting.len();
+            self.offer(open.host, out);
+            if self.index.waiting.len() == before {
+                return;
+            }
+        }
+    }
+
     /// A worker that waits and may run a task. It waits no longer.
     pub(crate) fn worker_for(&mut self, id: TaskId) -> Option<Caller> {
+        let open = self.open_for(id)?;
+        let worker = self.fleet.hosts[open.host].idle_of(open.kind)?;
+        Some((worker, self.fleet.stop_waiting(&self.index, worker)?))
+    }
+
+    /// The host that a task goes to, of those that wait and have room.
+    fn open_for(&self, id: TaskId) -> Option<Open> {
         let task = &self.tasks[id];
         let lane = &self.index.lanes[self.index.classes[task.class].lane];
         // Others of the same digest wait: where they can't go, this can't.
         if !lane.queue.is_first_of_digest(&task.digest, task.key) {
             return None;
         }
-        let open = self.host_for(id, &lane.key)?;
-        let worker = self.fleet.hosts[open.host].idle_of(open.kind)?;
-        Some((worker, self.fleet.stop_waiting(&self.index, worker)?))
-    }
-
-    fn host_for(&self, id: TaskId, lane: &LaneKey) -> Option<Open> {
+        let lane = &lane.key;
         let digest = &self.tasks[id].digest;
         let demand = &self.index.demands[lane.demand].amounts;
         let mut best: Option<(Merit<'_>, Open)> = None;

@@ -60,6 +60,14 @@ fn what_is_due_in_one_step_happens_in_order_of_time() {
     play(1_000_971, 441);
 }
 
+/// A task is given back and brings its host into quarantine, where another waited for that host: both are in the queue
+/// again, and the worker that waits elsewhere takes the older one.
+#[test]
+fn what_waited_for_a_host_does_not_overtake_what_failed_there() {
+    play(1_000_092, 3_240);
+    play(1_000_697, 6_402);
+}
+
 #[test]
 fn nothing_is_lost_or_done_twice() {
     let steps = number("POINTSMAN_SIM_STEPS").unwrap_or(STEPS);

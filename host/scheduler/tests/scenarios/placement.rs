@@ -192,15 +192,15 @@ fn a_host_that_goes_or_is_drained_is_not_waited_for() {
         w.submit(&ask("long"));
         let x = w.submit(&ask("x").affinity("k", Duration::from_secs(1000)));
         assert_eq!(w.state(x), "queued");
-        x
     };
-    w.submit(&near("again", "k"));
-    let x = waiting(&mut w);
+    let again = w.submit(&near("again", "k"));
+    waiting(&mut w);
     w.pass(30);
     assert_eq!(w.completed(&b, "long"), "waits");
     w.pass(30);
     w.idle(&b);
-    assert_eq!(w.state(x), "on b", "a has not called for a minute");
+    assert_eq!(w.state(again), "on b", "a has not called for a minute, and what it ran is older");
+    assert_eq!(w.completed(&b, "again"), "run x");
     _ = a;
 }
 
