@@ -14,6 +14,7 @@
 //! | `preflight`, `shape` | what a component wants compared with what there is |
 //! | `engine`, `limiter`, `options`, `failure` | bounds, and what it means to hit one |
 //! | `state`, `kv` | what host functions work on |
+//! | `json` | one JSON form of what policies read and decide |
 //! | `watch` | a policy file that is loaded again when it changes |
 
 mod componentize;
@@ -26,6 +27,7 @@ mod failure;
 mod generation;
 mod hooks;
 mod interface;
+pub mod json;
 mod kv;
 mod limiter;
 mod options;
