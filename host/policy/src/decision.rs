@@ -6,23 +6,63 @@ use std::time::Duration;
 
 use pointsman_scheduler::route::Route;
 
+use crate::asked::Asked;
+use crate::failure::Failure;
+use crate::hooks::{Next, Terms};
+
 /// A routed action: what was decided, and by whom.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// The edited route, its platform sorted. When the action is rejected: as it was at that moment.
-    pub route: Route,
-    /// Set when the policy refuses the action; an ordinary answer, not a failure.
+    /// The edited route. When the action is rejected: as it was before the policy that rejects it.
+    pub route: Arc<Route>,
+    /// Set when a policy refuses the action; an ordinary answer, not a failure.
     pub rejection: Option<Rejection>,
-    /// The policy that decided.
+    /// Who rejected, or the last policy that was asked.
     pub policy: PolicyId,
-    /// Number of the generation that was in force; grows with each installed policy.
+    /// Number of the generation that was in force; grows with each swap.
     pub generation: u64,
-    /// Why the embedded default policy decided in place of the one in force.
+    /// Each call of a policy, in order.
+    pub steps: Arc<[Step]>,
+    /// What failed on the way, and who decided in its place.
     pub fallback: Option<String>,
-    /// Wasm instructions spent, roughly; the same for the same decision by a fresh instance.
+    /// Wasm instructions spent, roughly; the same for the same decision by fresh instances.
     pub fuel: u64,
-    /// Time spent on it, a failed attempt included.
+    /// Time spent on it, failed attempts included.
     pub elapsed: Duration,
+}
+
+/// One call of one policy.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Name of its link in the configuration.
+    pub link: Arc<str>,
+    /// Who was asked.
+    pub policy: PolicyId,
+    /// It is a version on trial (a canary).
+    pub trial: bool,
+    /// What it said, or how it failed.
+    pub answer: Result<Answer, Failure>,
+    /// Wasm instructions spent, roughly; 0 if it failed.
+    pub fuel: u64,
+    /// Time spent.
+    pub elapsed: Duration,
+    /// What it asked for, in order; empty unless decisions are recorded.
+    pub asked: Vec<Asked>,
+}
+
+/// What a policy said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The route, as it left it.
+    Route(Arc<Route>),
+    /// The terms, as it left them.
+    Terms(Arc<Terms>),
+    /// What happens after an attempt.
+    Next(Next),
+    /// Candidates, best first, with reasons.
+    Order(Vec<(usize, String)>),
+    /// A refusal.
+    Rejected(Rejection),
 }
 
 /// Which policy it was.
@@ -86,11 +126,11 @@ impl Code {
 pub enum Hook {
     /// An action arrived, is retried, or policies changed.
     OnAction,
-    /// A worker asks to join. Not called yet.
+    /// A worker asks to join.
     OnWorker,
-    /// An attempt ended. Not called yet.
+    /// An attempt ended.
     OnResult,
-    /// Candidates for an action are to be ranked. Not called yet.
+    /// Candidates for an action are to be ranked.
     OnAssignment,
 }
 

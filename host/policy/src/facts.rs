@@ -137,3 +137,20 @@ pub struct Pool {
     /// How long the oldest of those has waited.
     pub oldest_queued: Duration,
 }
+
+/// What has been learned for one learning key. Durations are of successful attempts only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Attempts that ended.
+    pub attempts: u32,
+    /// Of those, not successful.
+    pub failures: u32,
+    /// Median wall time.
+    pub p50_wall: Duration,
+    /// 95th percentile of the wall time.
+    pub p95_wall: Duration,
+    /// CPU time by wall time, on average.
+    pub mean_cores: f64,
+    /// 95th percentile of the highest memory use, in MiB.
+    pub p95_peak_memory_mib: u32,
+}

@@ -36,11 +36,13 @@ pub enum FailureKind {
     Trap,
     /// No instance of it could be made.
     Start,
+    /// It was not called, as it has failed too often in a row.
+    CircuitOpen,
 }
 
 impl FailureKind {
     /// All kinds, in the order of their counters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::OutOfFuel,
         Self::Deadline,
         Self::OutOfMemory,
@@ -49,7 +51,13 @@ impl FailureKind {
         Self::BadAnswer,
         Self::Trap,
         Self::Start,
+        Self::CircuitOpen,
     ];
+
+    /// It used more than it may, rather than doing something wrong.
+    pub fn is_over_budget(self) -> bool {
+        matches!(self, Self::OutOfFuel | Self::Deadline)
+    }
 
     /// Name for logs and metrics.
     pub fn name(self) -> &'static str {
@@ -62,6 +70,7 @@ impl FailureKind {
             Self::BadAnswer => "bad_answer",
             Self::Trap => "trap",
             Self::Start => "start",
+            Self::CircuitOpen => "circuit_open",
         }
     }
 }

@@ -1,77 +1,126 @@
-//! One loaded policy with the instances that answer for it.
+//! All policies that are in force at one moment. A generation never changes: whoever begins with one ends with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use pointsman_scheduler::route::Route;
+use crate::decision::Hook;
+use crate::policy::Policy;
+use crate::trial::Trial;
 
-use crate::counters::Counters;
-use crate::decision::{Hook, PolicyId, Rejection};
-use crate::facts::ActionFacts;
-use crate::failure::{Failure, FailureKind};
-use crate::interface::{Instance, Loaded};
-use crate::kv;
-use crate::options::{Limits, PoolsSnapshot};
-use crate::state::CommandWhen;
-use crate::throttle::Throttle;
-
-/// What all generations of a runtime have in common.
-pub(crate) struct Common {
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) pools: PoolsSnapshot,
-    pub(crate) counters: Counters,
-    pub(crate) stores: kv::Stores,
+/// What is done when a policy fails: traps, uses too much, or answers what can't be. What it had edited and stored in
+/// that call is dropped in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The version before it answers. Where there is none: the built-in default policy if the link is the only one of its
+    /// chain, else nobody.
+    #[default]
+    LastGood,
+    /// The chain goes on as if the link were not there.
+    Skip,
+    /// The action, or worker, is refused with `UNAVAILABLE`.
+    Reject,
 }
 
-/// A policy, loaded, checked and configured. It owns its instances: they are freed when it is.
+impl OnError {
+    /// As in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LastGood => "last_good",
+            Self::Skip => "skip",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// A place in chains, and who has it.
+#[derive(Debug)]
+pub struct Link {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// What is done when its policy fails.
+    pub on_error: OnError,
+    /// The version in force.
+    pub active: Arc<Policy>,
+    /// The version that was in force before, ready to answer.
+    pub previous: Option<Arc<Policy>>,
+    /// A version that is tried out.
+    pub trial: Option<Arc<Trial>>,
+}
+
+/// The policies for some instance names, in order.
+#[derive(Debug)]
+pub struct Chain {
+    /// The path that those instance names begin with.
+    pub prefix: Arc<str>,
+    /// Who is asked, in order.
+    pub links: Box<[Arc<Link>]>,
+    hooks: [bool; Hook::ALL.len()],
+    /// For actions without and with a platform.
+    wants_command: [bool; 2],
+    /// There is more to it than the built-in default policy.
+    pub(crate) is_plain: bool,
+}
+
+impl Chain {
+    /// A chain of these. `last` is who decides when all else fails.
+    pub(crate) fn new(prefix: Arc<str>, links: Vec<Arc<Link>>, last: &Policy) -> Self {
+        let candidates = || links.iter().filter_map(|link| link.trial.as_ref()).map(|trial| &trial.policy);
+        let spare = || links.iter().filter_map(|link| link.previous.as_ref());
+        let policies = || links.iter().map(|link| &link.active).chain(spare()).chain(candidates());
+        let hooks = Hook::ALL.map(|hook| policies().any(|policy| policy.hooks().contains(&hook)));
+        let wants = |has_platform| {
+            policies().any(|policy| policy.wants_command(has_platform)) || last.wants_command(has_platform)
+        };
+        let is_plain = links.iter().all(|l| l.active.policy() == last.policy() && l.trial.is_none());
+        Self { prefix, hooks, wants_command: [wants(false), wants(true)], is_plain, links: links.into() }
+    }
+
+    pub(crate) fn has(&self, hook: Hook) -> bool {
+        self.hooks[hook as usize]
+    }
+
+    pub(crate) fn wants_command(&self, has_platform: bool) -> bool {
+        self.wants_command[usize::from(has_platform)]
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.links.iter().any(|link| link.active.tally.is_slow())
+    }
+
+    fn covers(&self, instance_name: &str) -> bool {
+        match instance_name.strip_prefix(&*self.prefix) {
+            Some(rest) => rest.is_empty() || self.prefix.is_empty() || rest.starts_with('/'),
+            None => false,
+        }
+    }
+}
+
+/// What is in force from one swap to the next.
 pub struct Generation {
     number: u64,
-    policy: PolicyId,
-    config: Arc<str>,
-    config_schema: Option<Arc<str>>,
-    loaded: Loaded,
-    command_when: Option<CommandWhen>,
-    store: Arc<kv::Store>,
-    slots: Box<[Mutex<Option<Instance>>]>,
-    common: Arc<Common>,
-    pub(crate) warnings: Throttle,
+    /// The longest prefix first; the last one covers all.
+    chains: Box<[Chain]>,
+    links: BTreeMap<Arc<str>, Arc<Link>>,
 }
-
-/// What is known once a policy has been configured for the first time.
-pub(crate) struct Parts {
-    pub(crate) policy: PolicyId,
-    pub(crate) config: Arc<str>,
-    pub(crate) config_schema: Option<Arc<str>>,
-    pub(crate) loaded: Loaded,
-    pub(crate) command_when: Option<CommandWhen>,
-    pub(crate) first: Instance,
-    pub(crate) instances: usize,
-}
-
-/// An answer: the route, whether it was refused, and the fuel it took.
-pub(crate) type Answer = (Route, Option<Rejection>, u64);
 
 impl Generation {
-    pub(crate) fn new(parts: Parts, common: Arc<Common>) -> Self {
-        let Parts { policy, config, config_schema, loaded, command_when, mut first, instances } = parts;
-        let store = common.stores.of(&policy.name, &common.limits);
-        first.identify(policy.clone(), store.clone());
-        let mut slots: Vec<_> = (1..instances.max(1)).map(|_| Mutex::new(None)).collect();
-        slots.push(Mutex::new(Some(first)));
-        Self {
-            number: 0,
-            policy,
-            config,
-            config_schema,
-            loaded,
-            command_when,
-            store,
-            slots: slots.into(),
-            common,
-            warnings: Throttle::new(Duration::from_secs(10)),
+    /// `chains`: by prefix, names of links. What no chain covers goes to the default policy alone.
+    pub(crate) fn new(
+        links: BTreeMap<Arc<str>, Arc<Link>>,
+        chains: &BTreeMap<Arc<str>, Vec<Arc<str>>>,
+        last: &Arc<Policy>,
+    ) -> Self {
+        let chain = |(prefix, names): (&Arc<str>, &Vec<Arc<str>>)| {
+            let named = names.iter().filter_map(|name| links.get(name).cloned()).collect();
+            Chain::new(prefix.clone(), named, last)
+        };
+        let mut chains: Vec<Chain> = chains.iter().map(chain).collect();
+        if !chains.iter().any(|chain| chain.prefix.is_empty()) {
+            chains.push(Chain::new("".into(), vec![Arc::new(Link::plain(last.clone()))], last));
         }
+        chains.sort_by_key(|chain| std::cmp::Reverse(chain.prefix.len()));
+        Self { number: 0, chains: chains.into(), links }
     }
 
     pub(crate) fn numbered(mut self, number: u64) -> Self {
@@ -79,101 +128,50 @@ impl Generation {
         self
     }
 
-    /// Which policy it is.
-    pub fn policy(&self) -> &PolicyId {
-        &self.policy
-    }
-
-    /// Position in the sequence of installed generations, from 1; 0 before it is installed.
+    /// Position in the sequence of generations since the server started, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The configuration it was given, as JSON.
-    pub fn config(&self) -> &str {
-        &self.config
+    /// All links by name.
+    pub fn links(&self) -> &BTreeMap<Arc<str>, Arc<Link>> {
+        &self.links
     }
 
-    /// JSON Schema of its configuration, when it has one.
-    pub fn config_schema(&self) -> Option<&str> {
-        self.config_schema.as_deref()
+    /// All chains, that of the longest prefix first.
+    pub fn chains(&self) -> &[Chain] {
+        &self.chains
     }
 
-    /// Hooks that it exports. Of these only [`Hook::OnAction`] is called yet.
-    pub fn hooks(&self) -> &[Hook] {
-        self.loaded.hooks()
+    /// The chain of an instance name: the one of the longest prefix that covers it.
+    pub(crate) fn chain(&self, instance_name: &str) -> &Chain {
+        let found = self.chains.iter().find(|chain| chain.covers(instance_name));
+        // The last one has the empty prefix, which covers all.
+        found.unwrap_or(&self.chains[self.chains.len() - 1])
     }
 
-    /// Does it want the Command of an action with or without a platform?
-    pub fn wants_command(&self, has_platform: bool) -> bool {
-        self.command_when.is_some_and(|when| when.covers(has_platform))
-    }
-
-    /// Asks one of the instances. The instance of a failed call is thrown away, and with it all it did.
-    pub(crate) fn route(&self, facts: &Arc<ActionFacts>, route: Route) -> Result<Answer, Failure> {
-        let mut slot = self.slot();
-        // Taken out, so that nobody finds it half-way through a call, should a host function panic.
-        let mut instance = match slot.take() {
-            Some(instance) => instance,
-            None => self.instance()?,
-        };
-        let answer = instance.route_action(facts, route)?;
-        *slot = Some(instance);
-        Ok(answer)
-    }
-
-    /// A slot that nobody uses, best one with an instance in it, as new ones cost some ten microseconds (Rust) to a
-    /// millisecond (Python). When all are used, the thread's own one as soon as it is free: to wait is cheaper than to
-    /// make another instance, since a call takes microseconds and there are as many slots as cores.
-    fn slot(&self) -> MutexGuard<'_, Option<Instance>> {
-        let own = thread_index() % self.slots.len();
-        let mut empty = None;
-        for slot in self.slots[own..].iter().chain(&self.slots[..own]) {
-            let guard = match slot.try_lock() {
-                Ok(guard) => guard,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => continue,
-            };
-            if guard.is_some() {
-                return guard;
-            }
-            empty.get_or_insert(guard);
-        }
-        empty.unwrap_or_else(|| self.slots[own].lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn instance(&self) -> Result<Instance, Failure> {
-        self.common.counters.instance();
-        let identity = Some((self.policy.clone(), self.store.clone()));
-        let (instance, configured) =
-            Instance::new(&self.loaded, &self.config, &self.common.limits, &self.common.pools, identity)?;
-        let refused = |why| Failure::new(FailureKind::Start, format!("a new instance {why}"));
-        match configured {
-            Ok((manifest, _)) if *manifest.name != *self.policy.name => Err(refused("has another name")),
-            Ok((_, command_when)) if command_when != self.command_when => {
-                Err(refused("wants other Commands"))
-            }
-            Ok(_) => Ok(instance),
-            Err(_) => Err(refused("refuses the configuration that the first one accepted")),
-        }
+    /// The policy that the chain of an instance name begins with.
+    pub fn first(&self, instance_name: &str) -> Option<&Arc<Policy>> {
+        self.chain(instance_name).links.first().map(|link| &link.active)
     }
 }
+
+impl Link {
+    /// The built-in default policy, for instance names that no chain covers.
+    pub(crate) fn plain(default: Arc<Policy>) -> Self {
+        let name = DEFAULT_LINK.into();
+        Self { name, on_error: OnError::LastGood, active: default, previous: None, trial: None }
+    }
+}
+
+/// Name of the link that has the built-in default policy.
+pub const DEFAULT_LINK: &str = "default";
 
 impl fmt::Debug for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Generation")
             .field("number", &self.number)
-            .field("policy", &self.policy)
-            .field("hooks", &self.hooks())
+            .field("links", &self.links)
             .finish_non_exhaustive()
     }
-}
-
-/// Small numbers for threads, so that each comes back to the same slot, whose instance its core has in its cache.
-fn thread_index() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static INDEX: usize = NEXT.fetch_add(1, Relaxed);
-    }
-    INDEX.with(|index| *index)
 }

@@ -1,6 +1,7 @@
 //! Values that policies store: one bounded store per policy name, kept when the policy is swapped.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::options::Limits;
@@ -17,6 +18,47 @@ impl Stores {
         let mut stores = self.by_policy.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(Store::new(limits.stored_values, limits.stored_bytes));
         stores.entry(policy.clone()).or_insert_with(new).clone()
+    }
+}
+
+/// What one version of a policy sees of its store. A version on trial reads what is there, but what it sets goes to a
+/// scratch store of its own, until it is promoted.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    base: Arc<Store>,
+    scratch: Arc<Scratch>,
+}
+
+#[derive(Debug)]
+struct Scratch {
+    on: AtomicBool,
+    store: Store,
+}
+
+impl Values {
+    pub(crate) fn new(base: Arc<Store>, on_trial: bool) -> Self {
+        let store = Store::new(base.values_max, base.bytes_max);
+        Self { base, scratch: Arc::new(Scratch { on: AtomicBool::new(on_trial), store }) }
+    }
+
+    /// From now on what is set is set for good. What was tried out is forgotten.
+    pub(crate) fn promote(&self) {
+        self.scratch.on.store(false, Relaxed);
+        self.scratch.store.clear();
+    }
+
+    pub(crate) fn get(&self, key: &str, now: f64) -> Option<Vec<u8>> {
+        if self.scratch.on.load(Relaxed) && self.scratch.store.has(key) {
+            return self.scratch.store.get(key, now);
+        }
+        self.base.get(key, now)
+    }
+
+    pub(crate) fn commit(&self, values: impl IntoIterator<Item = Pending>) {
+        match self.scratch.on.load(Relaxed) {
+            true => self.scratch.store.commit(values),
+            false => self.base.commit(values),
+        }
     }
 }
 
@@ -68,6 +110,14 @@ impl Store {
         inner.entries.get(key).filter(|entry| entry.expires > now).map(|entry| entry.value.clone())
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.lock().entries.contains_key(key)
+    }
+
+    fn clear(&self) {
+        *self.lock() = Inner::default();
+    }
+
     /// Stores values and drops the oldest that no longer fit.
     pub(crate) fn commit(&self, values: impl IntoIterator<Item = Pending>) {
         let mut inner = self.lock();
@@ -115,6 +165,21 @@ mod tests {
         store.commit([pending("f", 1000, 10.0)]);
         let inner = store.lock();
         assert_eq!((inner.entries.len(), inner.bytes), (0, 0), "what fits nowhere is not kept");
+    }
+
+    #[test]
+    fn what_is_set_on_trial_is_seen_by_the_trial_only() {
+        let base = Arc::new(Store::new(3, 100));
+        base.commit([pending("a", 1, 10.0), pending("b", 2, 10.0)]);
+        let trial = Values::new(base.clone(), true);
+        trial.commit([pending("a", 5, 10.0)]);
+        assert_eq!(trial.get("a", 0.0).map(|v| v.len()), Some(5));
+        assert_eq!(trial.get("b", 0.0).map(|v| v.len()), Some(2));
+        assert_eq!(base.get("a", 0.0).map(|v| v.len()), Some(1));
+        trial.promote();
+        assert_eq!(trial.get("a", 0.0).map(|v| v.len()), Some(1), "what was tried out is forgotten");
+        trial.commit([pending("a", 7, 10.0)]);
+        assert_eq!(base.get("a", 0.0).map(|v| v.len()), Some(7));
     }
 
     #[test]

@@ -8,17 +8,21 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
-//! | `runtime` | load, install, route: the main path |
-//! | `generation` | one loaded policy and its instances |
+//! | `runtime`, `chain` | the hooks: the main path |
+//! | `generation`, `policy` | what is in force; one version of a policy with its instances |
+//! | `loader`, `preflight`, `shape` | from bytes to a policy; what a component wants compared with what there is |
 //! | `interface` | adapters to versions of the WIT interface |
-//! | `preflight`, `shape` | what a component wants compared with what there is |
-//! | `engine`, `limiter`, `options`, `failure` | bounds, and what it means to hit one |
-//! | `state`, `kv` | what host functions work on |
-//! | `json` | one JSON form of what policies read and decide |
+//! | `engine`, `limiter`, `options`, `failure`, `breaker` | bounds, and what it means to hit one |
+//! | `state`, `kv`, `asked` | what host functions work on, and what they were asked |
+//! | `trial`, `shadow` | versions that are tried out |
+//! | `probation`, `tripwire` | what a new version may do wrong, and who notices |
 //! | `watch` | a policy file that is loaded again when it changes |
 
+mod asked;
+mod breaker;
+mod chain;
+mod chores;
 mod componentize;
-mod counters;
 mod decision;
 mod engine;
 mod error;
@@ -27,26 +31,38 @@ mod failure;
 mod generation;
 mod hooks;
 mod interface;
-pub mod json;
 mod kv;
 mod limiter;
+mod loader;
 mod options;
+mod policy;
 mod preflight;
+mod probation;
+mod record;
 mod runtime;
+mod shadow;
 mod shape;
 mod state;
+mod tally;
 mod throttle;
+mod trial;
+mod tripwire;
 mod watch;
 
+pub use asked::{Asked, HostAnswer};
 pub use componentize::{ComponentizeError, componentize};
-pub use counters::CountersSnapshot;
-pub use decision::{Code, Decision, Hook, PolicyId, Rejection};
+pub use decision::{Answer, Code, Decision, Hook, PolicyId, Rejection, Step};
 pub use error::{LoadError, RuntimeError};
-pub use facts::{ActionFacts, Attempt, CommandFacts, Outcome, Pool, Trigger};
+pub use facts::{ActionFacts, Attempt, CommandFacts, Outcome, Pool, Summary, Trigger};
 pub use failure::{Failure, FailureKind};
-pub use generation::Generation;
+pub use generation::{Chain, DEFAULT_LINK, Generation, Link, OnError};
 pub use hooks::{Admission, Candidate, Completion, HostExclusive, Next, Ranking, Terms, WorkerFacts};
 pub use interface::ConfigProblem;
-pub use options::{Limits, Options, PoolsSnapshot};
+pub use options::{Limits, Options, Recorder, Sources};
+pub use policy::{Isolation, Policy};
+pub use probation::ProbationRules;
+pub use record::{Question, Record};
 pub use runtime::Runtime;
+pub use tally::{CountersSnapshot, LATENCY_BUCKETS_US, TallySnapshot};
+pub use trial::{Mode, Sample, Share, Trial, TrialSnapshot};
 pub use watch::{Change, WatchError, WatchOptions, Watcher};

@@ -25,6 +25,11 @@ impl Limiter {
         }
     }
 
+    /// Bytes of memory in use.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_limit - self.memory_left
+    }
+
     /// What was refused since the last call of [`forget`](Self::forget).
     pub(crate) fn refused(&self) -> Option<&str> {
         self.refused.as_deref()

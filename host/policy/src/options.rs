@@ -4,10 +4,33 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::facts::Pool;
+use crate::facts::{Pool, Summary};
+use crate::record::Record;
 
-/// Where `host.pools` comes from: called by the policy's thread, so it must only look at a snapshot.
-pub type PoolsSnapshot = Arc<dyn Fn() -> Vec<Pool> + Send + Sync>;
+/// Where answers of the interface `host` come from. Called by the policy's thread, so they must only look at snapshots.
+#[derive(Clone)]
+pub struct Sources {
+    /// `host.pools`.
+    pub pools: Arc<dyn Fn() -> Arc<[Pool]> + Send + Sync>,
+    /// `host.statistics`, by learning key.
+    pub statistics: Arc<dyn Fn(&str) -> Option<Summary> + Send + Sync>,
+}
+
+impl Default for Sources {
+    /// No pools, and nothing learned.
+    fn default() -> Self {
+        Self { pools: Arc::new(|| Arc::new([])), statistics: Arc::new(|_| None) }
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
+    }
+}
+
+/// Where decision records go. Called by the thread that decides, so it must not wait.
+pub type Recorder = Arc<dyn Fn(Record) + Send + Sync>;
 
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
@@ -18,8 +41,10 @@ pub struct Options {
     pub instances: usize,
     /// Configuration of the embedded default policy, as JSON.
     pub default_config: String,
-    /// What `host.pools` answers.
-    pub pools: PoolsSnapshot,
+    /// What the interface `host` answers.
+    pub sources: Sources,
+    /// Who gets a record of every decision; `None`: nothing is recorded, which saves some of the time.
+    pub recorder: Option<Recorder>,
 }
 
 impl Default for Options {
@@ -28,7 +53,8 @@ impl Default for Options {
             limits: Limits::default(),
             instances: std::thread::available_parallelism().map_or(1, Into::into),
             default_config: "{}".into(),
-            pools: Arc::new(Vec::new),
+            sources: Sources::default(),
+            recorder: None,
         }
     }
 }
@@ -76,6 +102,10 @@ pub struct Limits {
     pub stored_values: usize,
     /// Bytes of those, keys included.
     pub stored_bytes: usize,
+    /// Calls after which an instance is replaced by a new one, beside the calls; what it hoards is gone then.
+    pub calls_per_instance: u64,
+    /// Bytes of memory with which it is replaced likewise.
+    pub recycle_memory_bytes: usize,
 }
 
 impl Default for Limits {
@@ -95,6 +125,8 @@ impl Default for Limits {
             log_line_bytes: 4 << 10,
             stored_values: 10_000,
             stored_bytes: 4 << 20,
+            calls_per_instance: 1_000_000,
+            recycle_memory_bytes: 48 << 20,
         }
     }
 }

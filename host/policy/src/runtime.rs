@@ -1,26 +1,32 @@
-//! Loads policies, holds the one in force, and routes actions by it.
+//! Holds the generation in force, and asks its policies.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use pointsman_scheduler::route::Route;
-use sha2::{Digest, Sha256};
-use wasmtime::component::Component;
 
-use crate::componentize::component_of;
-use crate::counters::{Counters, CountersSnapshot};
-use crate::decision::{Decision, PolicyId};
+use crate::chain::{Outcome, Walk};
+use crate::chores::Chores;
+use crate::decision::{Answer, Decision, Hook, Rejection, Step};
 use crate::engine::Ticking;
 use crate::error::{LoadError, RuntimeError};
-use crate::facts::ActionFacts;
-use crate::failure::Failure;
-use crate::generation::{Answer, Common, Generation, Parts};
-use crate::interface::{Instance, Loaded, Manifest};
-use crate::options::Options;
+use crate::facts::{ActionFacts, Attempt};
+use crate::generation::{Chain, Generation, Link, OnError};
+use crate::hooks::{Admission, Candidate, Completion, Next, Ranking, Terms, WorkerFacts};
+use crate::interface::Instance;
+use crate::loader::{How, Loader};
+use crate::options::{Options, Recorder};
+use crate::policy::{Common, Isolation, Policy};
 use crate::preflight::Offer;
+use crate::record::{Question, Record};
+use crate::shadow::{Job, Shadow};
+use crate::tally::{Counters, CountersSnapshot, count};
+use crate::trial::Trial;
+use crate::tripwire::Tripwire;
 
 /// The default policy, built by `policies/build.sh`.
 static DEFAULT: &[u8] = include_bytes!("../../../policies/prebuilt/default.wasm");
@@ -29,41 +35,43 @@ static DEFAULT: &[u8] = include_bytes!("../../../policies/prebuilt/default.wasm"
 /// compiles, which takes from some ten milliseconds (Rust) to seconds (Python), so it is not for a reactor's thread.
 pub struct Runtime {
     in_force: ArcSwap<Generation>,
-    default: Arc<Generation>,
+    default: Arc<Policy>,
     installed: AtomicU64,
-    offer: Offer,
-    instances: usize,
-    common: Arc<Common>,
-    ticking: Ticking,
+    pub(crate) loader: Loader,
+    pub(crate) tripwire: Arc<Tripwire>,
+    recorder: Option<Recorder>,
+    shadow: Shadow,
 }
 
 impl Runtime {
-    /// Makes a runtime in which the embedded default policy is in force.
+    /// Makes a runtime in which the embedded default policy is in force for all.
     ///
     /// # Errors
     /// When the Wasm engine does not work on this machine, or the default policy refuses its configuration.
     pub fn new(options: Options) -> Result<Self, RuntimeError> {
-        let Options { limits, instances, default_config, pools } = options;
+        let Options { limits, instances, default_config, sources, recorder } = options;
         let ticking = Ticking::new(limits.deadline).map_err(RuntimeError::Engine)?;
         let offer = Offer::new().map_err(RuntimeError::Engine)?;
         let common = Arc::new(Common {
             limits: Arc::new(limits),
-            pools,
+            sources,
             counters: Counters::default(),
             stores: Default::default(),
+            chores: Chores::start().map_err(RuntimeError::Engine)?,
         });
-        let default = load(DEFAULT, &default_config, &ticking, &offer, instances, &common)
-            .map_err(RuntimeError::Default)?
-            .numbered(1);
-        let default = Arc::new(default);
+        let loader = Loader { ticking, offer, instances, common };
+        let how = How { config: &default_config, ..How::default() };
+        let default = Arc::new(loader.load(DEFAULT, &how).map_err(RuntimeError::Default)?);
+        let tripwire = Arc::<Tripwire>::default();
+        let first = Generation::new(BTreeMap::new(), &BTreeMap::new(), &default).numbered(1);
         Ok(Self {
-            in_force: ArcSwap::new(default.clone()),
+            in_force: ArcSwap::from_pointee(first),
             default,
             installed: AtomicU64::new(1),
-            offer,
-            instances,
-            common,
-            ticking,
+            loader,
+            shadow: Shadow::start(tripwire.clone()).map_err(RuntimeError::Engine)?,
+            tripwire,
+            recorder,
         })
     }
 
@@ -71,110 +79,303 @@ impl Runtime {
     /// module with the interface embedded, as `cargo build` writes it. `config_json` is given to the policy as it is.
     ///
     /// # Errors
-    /// See [`LoadError`]; the policy in force stays.
-    pub fn load(&self, bytes: &[u8], config_json: &str) -> Result<Generation, LoadError> {
-        load(bytes, config_json, &self.ticking, &self.offer, self.instances, &self.common)
-            .inspect_err(|_| self.common.counters.refused_load())
+    /// See [`LoadError`]; what is in force stays.
+    pub fn load(&self, bytes: &[u8], config_json: &str) -> Result<Policy, LoadError> {
+        self.loader.load(bytes, &How { config: config_json, ..How::default() })
     }
 
-    /// Puts a policy in force for all calls that begin from now on. Calls that are running end with the one they
+    /// The same for a policy that gets a new instance for each call, or not.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_isolated(
+        &self,
+        bytes: &[u8],
+        config_json: &str,
+        isolation: Isolation,
+    ) -> Result<Policy, LoadError> {
+        self.loader.load(bytes, &How { config: config_json, isolation, on_trial: false })
+    }
+
+    /// Puts one policy in force for all instance names, in a link of its own name.
+    pub fn install(&self, policy: Policy) -> Arc<Generation> {
+        let name = policy.policy().name.clone();
+        let link = Link {
+            name: name.clone(),
+            on_error: OnError::LastGood,
+            active: Arc::new(policy),
+            previous: None,
+            trial: None,
+        };
+        let links = BTreeMap::from([(name.clone(), Arc::new(link))]);
+        self.put_in_force(links, &BTreeMap::from([("".into(), vec![name])]))
+    }
+
+    /// Puts links and chains in force for all calls that begin from now on. Calls that are running end with what they
     /// began with.
-    pub fn install(&self, generation: Generation) -> Arc<Generation> {
-        self.common.counters.install();
+    pub(crate) fn put_in_force(
+        &self,
+        links: BTreeMap<Arc<str>, Arc<Link>>,
+        chains: &BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    ) -> Arc<Generation> {
+        count(&self.loader.common.counters.installs);
         let number = self.installed.fetch_add(1, Relaxed) + 1;
-        let generation = Arc::new(generation.numbered(number));
+        let generation = Arc::new(Generation::new(links, chains, &self.default).numbered(number));
         // Two installs at once may come here in either order; the later number must win.
         self.in_force.rcu(|now| if now.number() < number { generation.clone() } else { now.clone() });
         generation
     }
 
-    /// Puts the embedded default policy in force again.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load), which it goes through.
-    pub fn install_default(&self, config_json: &str) -> Result<Arc<Generation>, LoadError> {
-        Ok(self.install(self.load(DEFAULT, config_json)?))
-    }
-
-    /// The policy in force.
+    /// What is in force.
     pub fn in_force(&self) -> Arc<Generation> {
         self.in_force.load_full()
     }
 
-    /// Should the facts of an action with or without a platform come with its Command? Also when only the embedded
-    /// default policy wants it, as that may have to decide.
-    pub fn wants_command(&self, has_platform: bool) -> bool {
-        self.in_force.load().wants_command(has_platform) || self.default.wants_command(has_platform)
+    /// The embedded default policy.
+    pub fn default_policy(&self) -> &Arc<Policy> {
+        &self.default
     }
 
-    /// Routes an action by the policy in force. `route` is what the client asked for. Never fails: when the policy
-    /// does, the embedded default decides on the unedited route.
-    pub fn route(&self, facts: &Arc<ActionFacts>, route: Route) -> Decision {
-        let started = Instant::now();
-        let generation = self.in_force.load();
-        self.common.counters.call();
-        let (policy, answer, fallback) = match generation.route(facts, route.clone()) {
-            Ok(answer) => (generation.policy(), answer, None),
-            Err(failure) => {
-                let why = self.failed(&generation, &failure, facts);
-                let (answer, why) = self.by_default(facts, route, why);
-                (self.default.policy(), answer, Some(why))
-            }
-        };
-        let (mut route, rejection, fuel) = answer;
-        route.sort_platform();
-        if rejection.is_some() {
-            self.common.counters.rejection();
-        }
-        Decision {
-            route,
-            rejection,
-            policy: policy.clone(),
-            generation: generation.number(),
-            fallback,
-            fuel,
-            elapsed: started.elapsed(),
-        }
+    /// The bytes of the embedded default policy.
+    pub fn default_bytes() -> &'static [u8] {
+        DEFAULT
+    }
+
+    /// Should the facts of an action with or without a platform come with its Command? Also when only the embedded
+    /// default policy wants it, as that may have to decide.
+    pub fn wants_command(&self, instance_name: &str, has_platform: bool) -> bool {
+        self.in_force.load().chain(instance_name).wants_command(has_platform)
+    }
+
+    /// Does anybody in the chain of that instance name have the hook?
+    pub fn has_hook(&self, instance_name: &str, hook: Hook) -> bool {
+        self.in_force.load().chain(instance_name).has(hook)
+    }
+
+    /// Nobody but the embedded default policy decides about actions of that instance name.
+    pub fn is_plain(&self, instance_name: &str) -> bool {
+        self.in_force.load().chain(instance_name).is_plain
+    }
+
+    /// Do policies of that chain take so long that they should be asked on a thread of their own?
+    pub fn is_slow(&self, instance_name: &str) -> bool {
+        self.in_force.load().chain(instance_name).is_slow()
     }
 
     /// What happened so far.
     pub fn counters(&self) -> CountersSnapshot {
-        self.common.counters.snapshot()
+        self.loader.common.counters.snapshot()
     }
 
     /// Size of the largest file that [`load`](Self::load) accepts.
-    pub(crate) fn file_bytes_max(&self) -> usize {
-        self.common.limits.component_bytes
+    pub fn file_bytes_max(&self) -> usize {
+        self.loader.common.limits.component_bytes
     }
 
-    fn failed(&self, generation: &Generation, failure: &Failure, facts: &ActionFacts) -> String {
-        self.common.counters.failure(failure.kind);
-        let policy = generation.policy();
-        if let Some(held_back) = generation.warnings.pass() {
-            tracing::warn!(
-                policy = &*policy.name,
-                version = &*policy.version,
-                digest = &*policy.digest_hex,
-                generation = generation.number(),
-                kind = failure.kind.name(),
-                action = &*facts.digest,
-                like_this_not_logged = held_back,
-                "policy failed, the built-in default decides in its place: {failure}"
-            );
+    // === Hooks ===
+
+    fn walk<'a>(&'a self, hook: Hook, chain: &Chain, generation: u64, subject: &'a str) -> Walk<'a> {
+        Walk {
+            hook,
+            subject,
+            generation,
+            alone: chain.links.len() == 1,
+            last: &self.default,
+            tripwire: &self.tripwire,
+            steps: Vec::with_capacity(chain.links.len()),
+            failures: Vec::new(),
         }
-        format!("policy {policy} failed: {failure}")
     }
 
-    /// The default's answer, and why it was asked. Should it fail too, the client's wishes stand as they are.
-    fn by_default(&self, facts: &Arc<ActionFacts>, route: Route, why: String) -> (Answer, String) {
-        self.common.counters.fallback();
-        match self.default.route(facts, route.clone()) {
-            Ok(answer) => (answer, why),
-            Err(failure) => {
-                let second = self.failed(&self.default, &failure, facts);
-                ((route, None, 0), format!("{why}; and {second}"))
+    fn record(&self, generation: u64, steps: Arc<[Step]>, question: impl FnOnce() -> Question) {
+        if let Some(recorder) = &self.recorder {
+            recorder(Record { at: SystemTime::now(), generation, question: question(), steps });
+        }
+    }
+
+    /// Routes an action. `wishes` is what the client asked for, its platform sorted. Never fails: when a policy does, its
+    /// link's `on_error` says who decides.
+    pub fn route(&self, facts: &Arc<ActionFacts>, mut wishes: Route) -> Decision {
+        let started = Instant::now();
+        let generation = self.in_force.load();
+        let chain = generation.chain(&facts.instance_name);
+        let counters = &self.loader.common.counters;
+        count(&counters.calls);
+        wishes.sort_platform();
+        let before = Arc::new(wishes);
+        let mut walk = self.walk(Hook::OnAction, chain, generation.number(), &facts.digest);
+        let (route, rejection) = self.route_along(chain, facts, &before, &mut walk);
+        if rejection.is_some() {
+            count(&counters.rejections);
+        }
+        let fallback = (!walk.failures.is_empty()).then(|| walk.failures.join("; and "));
+        if fallback.is_some() {
+            count(&counters.fallbacks);
+        }
+        let policy = walk.decided().or_else(|| walk.steps.last().map(|step| &step.policy));
+        let nobody = || chain.links.first().map_or(&self.default, |link| &link.active).policy();
+        let policy = policy.unwrap_or_else(nobody).clone();
+        let fuel = walk.fuel();
+        let steps: Arc<[_]> = walk.steps.into();
+        self.record(generation.number(), steps.clone(), || Question::Route { facts: facts.clone(), before });
+        let (generation, elapsed) = (generation.number(), started.elapsed());
+        Decision { route, rejection, policy, generation, steps, fallback, fuel, elapsed }
+    }
+
+    fn route_along(
+        &self,
+        chain: &Chain,
+        facts: &Arc<ActionFacts>,
+        before: &Arc<Route>,
+        walk: &mut Walk<'_>,
+    ) -> (Arc<Route>, Option<Rejection>) {
+        let record = self.recorder.is_some();
+        let mut route = before.clone();
+        for link in &chain.links {
+            let found = route.clone();
+            let canary = link.trial.as_ref().filter(|trial| trial.decides(facts));
+            let mut call = |instance: &mut Instance| {
+                let called = instance.route_action(facts, (*found).clone(), record)?;
+                Ok(called.map(|(route, rejection)| (Arc::new(route), rejection)))
+            };
+            let show = |(route, rejection): &(Arc<Route>, Option<Rejection>)| match rejection {
+                None => Answer::Route(route.clone()),
+                Some(rejection) => Answer::Rejected(rejection.clone()),
+            };
+            let rejection = match walk.ask(link, canary, &mut call, &show) {
+                Outcome::Answer((edited, rejection)) => {
+                    route = edited;
+                    rejection
+                }
+                Outcome::Unchanged => None,
+                Outcome::Refused(rejection) => Some(rejection),
+            };
+            if let Some(trial) = link.trial.as_ref().filter(|trial| trial.compares(facts)) {
+                self.shadow_one(link, trial, facts, &found, (&route, rejection.as_ref()), walk);
+            }
+            if rejection.is_some() {
+                return (route, rejection);
             }
         }
+        (route, None)
+    }
+
+    /// Has a version on trial asked the same, later and elsewhere.
+    fn shadow_one(
+        &self,
+        link: &Arc<Link>,
+        trial: &Arc<Trial>,
+        facts: &Arc<ActionFacts>,
+        found: &Arc<Route>,
+        (route, rejection): (&Arc<Route>, Option<&Rejection>),
+        walk: &Walk<'_>,
+    ) {
+        let elapsed = walk.steps.last().map(|step| step.elapsed).unwrap_or_default();
+        self.shadow.offer(Job {
+            link: link.clone(),
+            trial: trial.clone(),
+            facts: facts.clone(),
+            found: found.clone(),
+            route: route.clone(),
+            rejection: rejection.cloned(),
+            elapsed,
+        });
+    }
+
+    /// Decides on what terms a worker joins. The chain is that of its instance name prefix. Versions on trial are not
+    /// asked: a worker can't be of two minds about where it is.
+    pub fn admit(&self, worker: &Arc<WorkerFacts>, offered: Terms) -> Admission {
+        let generation = self.in_force.load();
+        let chain = generation.chain(&worker.instance_name_prefix);
+        let subject =
+            worker.id.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+        let mut walk = self.walk(Hook::OnWorker, chain, generation.number(), &subject);
+        let (record, before) = (self.recorder.is_some(), Arc::new(offered));
+        let mut terms = before.clone();
+        let mut rejection = None;
+        for link in &chain.links {
+            let found = terms.clone();
+            let mut call = |instance: &mut Instance| {
+                let called = instance.admit(worker, (*found).clone(), record)?;
+                Ok(called.map(|(terms, rejection)| (Arc::new(terms), rejection)))
+            };
+            let show = |(terms, rejection): &(Arc<Terms>, Option<Rejection>)| match rejection {
+                None => Answer::Terms(terms.clone()),
+                Some(rejection) => Answer::Rejected(rejection.clone()),
+            };
+            match walk.ask(link, None, &mut call, &show) {
+                Outcome::Answer((edited, refusal)) => (terms, rejection) = (edited, refusal),
+                Outcome::Unchanged => {}
+                Outcome::Refused(refusal) => rejection = Some(refusal),
+            }
+            if rejection.is_some() {
+                break;
+            }
+        }
+        let by = walk.steps.last().map(|step| step.policy.clone());
+        let (steps, failures): (Arc<[_]>, _) = (walk.steps.into(), walk.failures);
+        if !steps.is_empty() {
+            self.record(generation.number(), steps, || Question::Admit { worker: worker.clone(), before });
+        }
+        let terms = Arc::unwrap_or_clone(terms);
+        Admission { terms, rejection, by, generation: generation.number(), failures }
+    }
+
+    /// Decides what becomes of an attempt that has ended. `facts.attempts` are those before it; `route` is the one by
+    /// which it ran. The first policy of the chain that does not accept decides.
+    pub fn completed(&self, facts: &Arc<ActionFacts>, attempt: &Attempt, route: Route) -> Completion {
+        let generation = self.in_force.load();
+        let chain = generation.chain(&facts.instance_name);
+        let mut walk = self.walk(Hook::OnResult, chain, generation.number(), &facts.digest);
+        let (record, before) = (self.recorder.is_some(), Arc::new(route));
+        let mut next = Next::Accept;
+        for link in &chain.links {
+            let canary = link.trial.as_ref().filter(|trial| trial.decides(facts));
+            let mut call =
+                |instance: &mut Instance| instance.completed(facts, attempt, (*before).clone(), record);
+            next = match walk.ask(link, canary, &mut call, &|next: &Next| Answer::Next(next.clone())) {
+                Outcome::Answer(next) => next,
+                Outcome::Unchanged => Next::Accept,
+                Outcome::Refused(rejection) => Next::Fail(rejection),
+            };
+            if next != Next::Accept {
+                break;
+            }
+        }
+        let by = walk.steps.last().filter(|_| next != Next::Accept).map(|step| step.policy.clone());
+        let (steps, failures): (Arc<[_]>, _) = (walk.steps.into(), walk.failures);
+        if !steps.is_empty() {
+            let (facts, attempt) = (facts.clone(), attempt.clone());
+            self.record(generation.number(), steps, || Question::Completed { facts, attempt, before });
+        }
+        Completion { next, by, generation: generation.number(), failures }
+    }
+
+    /// Asks in which order workers are to be tried. The first policy of the chain that names any decides.
+    pub fn rank(&self, facts: &Arc<ActionFacts>, candidates: &[Candidate]) -> Ranking {
+        let generation = self.in_force.load();
+        let chain = generation.chain(&facts.instance_name);
+        let mut walk = self.walk(Hook::OnAssignment, chain, generation.number(), &facts.digest);
+        let record = self.recorder.is_some();
+        let mut order = Vec::new();
+        for link in &chain.links {
+            let canary = link.trial.as_ref().filter(|trial| trial.decides(facts));
+            let mut call = |instance: &mut Instance| instance.rank(facts, candidates, record);
+            let show = |order: &Vec<(usize, String)>| Answer::Order(order.clone());
+            if let Outcome::Answer(found) = walk.ask(link, canary, &mut call, &show) {
+                order = found;
+            }
+            if !order.is_empty() {
+                break;
+            }
+        }
+        let by = walk.decided().filter(|_| !order.is_empty()).cloned();
+        let (steps, failures): (Arc<[_]>, _) = (walk.steps.into(), walk.failures);
+        if !steps.is_empty() {
+            let (facts, candidates) = (facts.clone(), candidates.to_vec());
+            self.record(generation.number(), steps, || Question::Rank { facts, candidates });
+        }
+        Ranking { order, by, generation: generation.number(), failures }
     }
 }
 
@@ -182,59 +383,4 @@ impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime").field("in_force", &self.in_force()).finish_non_exhaustive()
     }
-}
-
-/// SHA-256 in lower-case hex.
-pub(crate) fn digest_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn load(
-    bytes: &[u8],
-    config_json: &str,
-    ticking: &Ticking,
-    offer: &Offer,
-    instances: usize,
-    common: &Arc<Common>,
-) -> Result<Generation, LoadError> {
-    let limit = common.limits.component_bytes;
-    if bytes.len() > limit {
-        return Err(LoadError::TooLarge { bytes: bytes.len(), limit });
-    }
-    let digest_hex = digest_hex(bytes);
-    let engine = &ticking.engine;
-    let component = component_of(bytes).map_err(|error| LoadError::NotAComponent(error.to_string()))?;
-    let component = Component::from_binary(engine, &component)
-        .map_err(|error| LoadError::NotAComponent(format!("{error:#}")))?;
-    let differences = offer.differences(engine, &component);
-    if !differences.is_empty() {
-        return Err(LoadError::Interface { differences });
-    }
-    let loaded =
-        Loaded::new(engine, &component).map_err(|text| LoadError::Interface { differences: vec![text] })?;
-    common.counters.instance();
-    let (first, configured) = Instance::new(&loaded, config_json, &common.limits, &common.pools, None)
-        .map_err(LoadError::Failed)?;
-    let (manifest, command_when) = configured.map_err(|problems| LoadError::Config { problems })?;
-    let policy = identity(&manifest, digest_hex)?;
-    let config_schema = manifest.config_schema.map(Into::into);
-    let config = config_json.into();
-    let parts = Parts { policy, config, config_schema, loaded, command_when, first, instances };
-    Ok(Generation::new(parts, common.clone()))
-}
-
-/// Names are shown in logs, pages and messages, so they have to be short and plain.
-fn identity(manifest: &Manifest, digest_hex: String) -> Result<PolicyId, LoadError> {
-    for (what, text) in [("name", &manifest.name), ("version", &manifest.version)] {
-        let plain = text.chars().all(|c| c.is_ascii_graphic());
-        if text.is_empty() || text.len() > 100 || !plain {
-            let text = format!("{what} {text:?} is not 1 to 100 printable ASCII characters without spaces");
-            return Err(LoadError::Manifest(text));
-        }
-    }
-    Ok(PolicyId {
-        name: manifest.name.as_str().into(),
-        version: manifest.version.as_str().into(),
-        digest_hex: digest_hex.into(),
-    })
 }

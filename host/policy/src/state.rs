@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use pointsman_scheduler::route::Route;
 
+use crate::asked::{Asked, HostAnswer};
 use crate::decision::PolicyId;
 use crate::facts::{ActionFacts, CommandFacts};
 use crate::failure::Fault;
-use crate::kv::{Pending, Store};
+use crate::hooks::{Terms, WorkerFacts};
+use crate::kv::{Pending, Values};
 use crate::limiter::Limiter;
-use crate::options::{Limits, PoolsSnapshot};
+use crate::options::{Limits, Sources};
 
 /// Which Commands a policy asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,9 @@ pub(crate) enum Now {
     Idle,
     Configuring,
     Routing(Arc<ActionFacts>),
+    Completing(Arc<ActionFacts>),
+    Ranking(Arc<ActionFacts>),
+    Admitting(Arc<WorkerFacts>),
 }
 
 /// Data of one instance's store.
@@ -44,54 +49,73 @@ pub(crate) struct State {
     /// Seconds since the Unix epoch, as `host.now` tells.
     pub(crate) clock: f64,
     pub(crate) route: Route,
+    pub(crate) terms: Terms,
     /// Notes that the current call may still add.
     pub(crate) notes_left: usize,
-    /// What `configure` asked for; later the generation's answer, so that all instances see the same.
+    /// What `configure` asked for; later the policy's answer, so that all instances see the same.
     pub(crate) command_when: Option<CommandWhen>,
     pub(crate) log_lines: u32,
     pub(crate) pending: Vec<Pending>,
-    pub(crate) pools: PoolsSnapshot,
+    pub(crate) sources: Sources,
     /// Who this is; unknown until `configure` has told.
-    pub(crate) identity: Option<(PolicyId, Arc<Store>)>,
+    pub(crate) identity: Option<(PolicyId, Values)>,
+    /// What the current call asked for, if somebody wants to know.
+    asked: Option<Vec<Asked>>,
 }
 
 impl State {
-    pub(crate) fn new(limits: &Arc<Limits>, pools: &PoolsSnapshot) -> Self {
+    pub(crate) fn new(limits: &Arc<Limits>, sources: &Sources) -> Self {
         Self {
             limiter: Limiter::new(limits),
             limits: limits.clone(),
             now: Now::Idle,
             clock: 0.0,
             route: Route::default(),
+            terms: Terms::default(),
             notes_left: 0,
             command_when: None,
             log_lines: 0,
             pending: Vec::new(),
-            pools: pools.clone(),
+            sources: sources.clone(),
             identity: None,
+            asked: None,
         }
     }
 
-    /// Gets everything ready for one call of the guest.
-    pub(crate) fn begin(&mut self, now: Now, clock: f64, route: Route) {
+    /// Gets everything ready for one call of the guest. What it may edit is put in after this.
+    pub(crate) fn begin(&mut self, now: Now, clock: f64, record: bool) {
         self.limiter.forget();
         self.pending.clear();
         self.log_lines = 0;
         self.notes_left = self.limits.notes;
         self.clock = clock;
-        self.route = route;
         self.now = now;
+        self.asked = record.then(Vec::new);
     }
 
-    /// Takes the edited route out and puts what the call stored in force.
-    pub(crate) fn end(&mut self) -> Route {
+    /// Puts what the call stored in force, and tells what it asked for.
+    pub(crate) fn end(&mut self) -> Vec<Asked> {
         self.now = Now::Idle;
         if !self.pending.is_empty()
-            && let Some((_, store)) = &self.identity
+            && let Some((_, values)) = &self.identity
         {
-            store.commit(self.pending.drain(..));
+            values.commit(self.pending.drain(..));
         }
-        std::mem::take(&mut self.route)
+        self.asked.take().unwrap_or_default()
+    }
+
+    /// Notes that a function was called, for the decision record.
+    pub(crate) fn note_asked(
+        &mut self,
+        function: &'static str,
+        argument: Option<&str>,
+        answer: impl FnOnce() -> Option<HostAnswer>,
+    ) {
+        if let Some(asked) = &mut self.asked
+            && asked.len() < ASKED_MAX
+        {
+            asked.push(Asked { function, argument: argument.map(Into::into), answer: answer() });
+        }
     }
 
     fn misplaced(&self, function: &'static str, rule: &'static str) -> wasmtime::Error {
@@ -99,30 +123,66 @@ impl State {
             Now::Idle => "outside of any call",
             Now::Configuring => "in configure",
             Now::Routing(_) => "in route-action",
+            Now::Completing(_) => "in completed",
+            Now::Ranking(_) => "in rank",
+            Now::Admitting(_) => "in admit",
         };
         Fault::Misplaced { function, place, rule }.into()
     }
 
     /// The action of the current call.
-    pub(crate) fn action(&self, function: &'static str) -> wasmtime::Result<&ActionFacts> {
+    pub(crate) fn action(&mut self, function: &'static str) -> wasmtime::Result<&ActionFacts> {
+        self.action_about(function, None)
+    }
+
+    /// The same for a function that has an argument.
+    pub(crate) fn action_about(
+        &mut self,
+        function: &'static str,
+        argument: Option<&str>,
+    ) -> wasmtime::Result<&ActionFacts> {
+        self.note_asked(function, argument, || None);
         match &self.now {
-            Now::Routing(facts) => Ok(facts),
-            _ => Err(self.misplaced(function, "it speaks of an action, so only route-action can call it")),
+            Now::Routing(facts) | Now::Completing(facts) | Now::Ranking(facts) => Ok(facts),
+            _ => Err(self.misplaced(
+                function,
+                "it speaks of an action, so only route-action, completed and rank can call it",
+            )),
         }
     }
 
     /// The action's Command, if the policy asked for it: what it did not ask for it must not see, or the decision
     /// would depend on what others asked for.
-    pub(crate) fn command(&self, function: &'static str) -> wasmtime::Result<Option<&CommandFacts>> {
-        let facts = self.action(function)?;
-        let asked = self.command_when.is_some_and(|when| when.covers(facts.platform.is_some()));
+    pub(crate) fn command(
+        &mut self,
+        function: &'static str,
+        argument: Option<&str>,
+    ) -> wasmtime::Result<Option<&CommandFacts>> {
+        let when = self.command_when;
+        let facts = self.action_about(function, argument)?;
+        let asked = when.is_some_and(|when| when.covers(facts.platform.is_some()));
         Ok(facts.command.as_ref().filter(|_| asked))
     }
 
-    /// The route of the current call.
-    pub(crate) fn route(&mut self, function: &'static str) -> wasmtime::Result<&mut Route> {
-        self.action(function)?;
-        Ok(&mut self.route)
+    /// The route of the current call, to be read.
+    pub(crate) fn route(
+        &mut self,
+        function: &'static str,
+        argument: Option<&str>,
+    ) -> wasmtime::Result<&Route> {
+        self.note_asked(function, argument, || None);
+        self.edit_route(function).map(|route| &*route)
+    }
+
+    /// The route of the current call, to be edited: what comes of it is recorded as a whole.
+    pub(crate) fn edit_route(&mut self, function: &'static str) -> wasmtime::Result<&mut Route> {
+        match &self.now {
+            Now::Routing(_) | Now::Completing(_) => Ok(&mut self.route),
+            _ => Err(self.misplaced(
+                function,
+                "it speaks of a route that can be edited, so only route-action and completed can call it",
+            )),
+        }
     }
 
     /// Notes which Commands the policy wants.
@@ -134,9 +194,36 @@ impl State {
         Ok(())
     }
 
-    /// For functions of hooks that are not called yet.
-    pub(crate) fn no_worker<T>(&self, function: &'static str) -> wasmtime::Result<T> {
-        Err(self.misplaced(function, "it speaks of a worker that asks to join, so only admit can call it"))
+    /// The worker of the current call.
+    pub(crate) fn worker(
+        &mut self,
+        function: &'static str,
+        argument: Option<&str>,
+    ) -> wasmtime::Result<&WorkerFacts> {
+        self.note_asked(function, argument, || None);
+        match &self.now {
+            Now::Admitting(worker) => Ok(worker),
+            _ => Err(self.misplaced(function, ONLY_ADMIT)),
+        }
+    }
+
+    /// The terms of the current call.
+    pub(crate) fn terms(&mut self, function: &'static str) -> wasmtime::Result<&mut Terms> {
+        match &self.now {
+            Now::Admitting(_) => Ok(&mut self.terms),
+            _ => Err(self.misplaced(function, ONLY_ADMIT)),
+        }
+    }
+
+    /// Takes one note from those that the call may make, and checks its text.
+    pub(crate) fn one_note(&mut self, text: String) -> wasmtime::Result<Arc<str>> {
+        let text = self.text("a note", text)?;
+        let limit = self.limits.notes;
+        self.notes_left = self
+            .notes_left
+            .checked_sub(1)
+            .ok_or_else(|| bad(format!("it made more than {limit} notes in one call")))?;
+        Ok(text)
     }
 
     /// Checks a string of an answer.
@@ -157,6 +244,11 @@ impl State {
         self.text(what, text)
     }
 }
+
+const ONLY_ADMIT: &str = "it speaks of a worker that asks to join, so only admit can call it";
+
+/// A record names so many calls of functions; a policy that makes more is not followed further.
+const ASKED_MAX: usize = 256;
 
 /// An answer that can't be.
 pub(crate) fn bad(text: impl Into<String>) -> wasmtime::Error {

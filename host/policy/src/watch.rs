@@ -18,7 +18,9 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::error::LoadError;
 use crate::generation::Generation;
-use crate::runtime::{Runtime, digest_hex};
+use crate::loader::digest_hex;
+use crate::policy::Policy;
+use crate::runtime::Runtime;
 
 /// How closely a file is watched.
 #[derive(Clone, Debug)]
@@ -253,17 +255,19 @@ impl Watched {
         }
     }
 
-    fn install(&self, generation: Generation, started: Instant) -> Arc<Generation> {
+    fn install(&self, policy: Policy, started: Instant) -> Arc<Generation> {
+        let policy_id = policy.policy().clone();
         let before = self.runtime.in_force();
-        let generation = self.runtime.install(generation);
-        let policy = generation.policy();
+        let replaces = before.first("").map(|policy| policy.policy().digest_hex.clone()).unwrap_or_default();
+        let generation = self.runtime.install(policy);
+        let policy = policy_id;
         tracing::info!(
             path = %self.path.display(),
             policy = &*policy.name,
             version = &*policy.version,
             digest = &*policy.digest_hex,
             generation = generation.number(),
-            replaces = &*before.policy().digest_hex,
+            replaces = &*replaces,
             load_ms = started.elapsed().as_millis() as u64,
             "policy in force"
         );
@@ -276,11 +280,12 @@ impl Watched {
             return;
         }
         self.refused = Some(told);
-        let policy = self.runtime.in_force();
+        let in_force = self.runtime.in_force();
+        let in_force = in_force.first("").map(|policy| policy.policy().to_string()).unwrap_or_default();
         tracing::error!(
             path = %self.path.display(),
             digest = digest_hex.as_deref().unwrap_or("unknown"),
-            in_force = %policy.policy(),
+            in_force,
             "changed policy file refused, the policy in force stays: {reason}"
         );
         (self.on_change)(&Change::Refused { digest_hex, reason });

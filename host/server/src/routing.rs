@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pointsman_policy::{ActionFacts, CommandFacts, Decision, Runtime, Trigger};
+use pointsman_policy::{ActionFacts, CommandFacts, Decision, Runtime, Step, Trigger};
 use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
 use pointsman_proto::{pack, v1};
 use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
@@ -75,8 +75,8 @@ impl Router {
     }
 
     /// Whether facts need the Command.
-    pub fn wants_command(&self, action: &Action) -> bool {
-        self.policies.wants_command(action.platform.is_some())
+    pub fn wants_command(&self, instance_name: &str, action: &Action) -> bool {
+        self.policies.wants_command(instance_name, action.platform.is_some())
     }
 
     /// Checks what can be checked before anybody is asked.
@@ -158,7 +158,7 @@ impl Router {
             None => self.default_timeout,
         };
         let message = pack(&routing_decision(&decision));
-        Ok(Routed { route: Arc::new(decision.route), asked, timeout, decision: message })
+        Ok(Routed { route: decision.route, asked, timeout, decision: message })
     }
 
     fn warn_of_unknown(&self, asked: &Asked) {
@@ -322,6 +322,24 @@ fn routing_decision(decision: &Decision) -> v1::RoutingDecision {
         fallback_reason: decision.fallback.clone().unwrap_or_default(),
         fuel: decision.fuel,
         generation: decision.generation,
+        steps: steps(decision),
+    }
+}
+
+/// Who said what, where there is more to tell than that one policy decided.
+fn steps(decision: &Decision) -> Vec<v1::routing_decision::Step> {
+    let step = |step: &Step| v1::routing_decision::Step {
+        link: step.link.to_string(),
+        policy_name: step.policy.name.to_string(),
+        policy_version: step.policy.version.to_string(),
+        policy_digest: step.policy.digest_hex.to_string(),
+        trial: step.trial,
+        failure: step.answer.as_ref().err().map(ToString::to_string).unwrap_or_default(),
+        fuel: step.fuel,
+    };
+    match &*decision.steps {
+        [only] if only.answer.is_ok() && !only.trial => Vec::new(),
+        steps => steps.iter().map(step).collect(),
     }
 }
 

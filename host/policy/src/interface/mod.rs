@@ -5,7 +5,25 @@
 
 mod v0_1;
 
+use crate::asked::Asked;
+
 pub(crate) use v0_1::{Instance, Loaded, WIT, WORLD};
+
+/// An answer, and what it took.
+#[derive(Debug)]
+pub(crate) struct Called<T> {
+    pub(crate) answer: T,
+    /// Wasm instructions, roughly.
+    pub(crate) fuel: u64,
+    /// What it asked for; empty unless a record was wanted.
+    pub(crate) asked: Vec<Asked>,
+}
+
+impl<T> Called<T> {
+    pub(crate) fn map<U>(self, map: impl FnOnce(T) -> U) -> Called<U> {
+        Called { answer: map(self.answer), fuel: self.fuel, asked: self.asked }
+    }
+}
 
 /// What a policy says about itself.
 #[derive(Clone, Debug)]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman_policy::{ActionFacts, Code, CommandFacts, Hook, Options, Pool, Rejection, Runtime};
+use pointsman_policy::{ActionFacts, Code, CommandFacts, Hook, Options, Pool, Rejection, Runtime, Sources};
 use pointsman_scheduler::route::{Affinity, Exclusivity, Scope};
 
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Function, Resolve, WorldItem};
 
 use crate::guests::{ACCEPT, Guest, MANIFEST, WIT, import};
-use crate::support::{facts, properties, runtime, strings, wishes};
+use crate::support::{facts, first, properties, runtime, strings, wishes};
 
 #[test]
 fn a_rejection_is_an_answer() {
@@ -93,11 +93,11 @@ fn a_policy_of_other_hooks_leaves_routes_alone() {
         .into();
     let runtime = runtime();
     let generation = runtime.install(runtime.load(&guest.build(), "{}").unwrap());
-    assert_eq!(generation.hooks(), [Hook::OnWorker]);
+    assert_eq!(first(&generation).hooks(), [Hook::OnWorker]);
     let facts = Arc::new(facts());
     let decision = runtime.route(&facts, wishes(&facts));
     assert_eq!((&*decision.policy.name, decision.fallback, decision.fuel), ("guest", None, 0));
-    assert_eq!(decision.route, wishes(&facts));
+    assert_eq!(*decision.route, wishes(&facts));
 }
 
 /// Notes the first argument of the Command.
@@ -126,7 +126,7 @@ fn commands_are_shown_to_those_who_asked() {
     let noted = |configure: &str| {
         runtime.install(runtime.load(&noting_argument(configure).build(), "{}").unwrap());
         let noted = [&with, &without].map(|facts| runtime.route(facts, wishes(facts)).route.notes.len());
-        (noted, [true, false].map(|has_platform| runtime.wants_command(has_platform)))
+        (noted, [true, false].map(|has_platform| runtime.wants_command("", has_platform)))
     };
     assert_eq!(noted(""), ([0, 0], [false, true]), "the default wants it, the policy still doesn't see it");
     assert_eq!(noted("(call $command.request (i32.const 0))"), ([0, 1], [false, true]));
@@ -181,8 +181,9 @@ fn pools_come_from_the_server() {
         queued: 7,
         oldest_queued: Duration::from_secs(1),
     };
-    let pools = Arc::new(move || vec![pool.clone(), pool.clone()]);
-    let runtime = Runtime::new(Options { pools, ..Options::default() }).unwrap();
+    let pools: Arc<[Pool]> = [pool.clone(), pool].into();
+    let sources = Sources { pools: Arc::new(move || pools.clone()), ..Sources::default() };
+    let runtime = Runtime::new(Options { sources, ..Options::default() }).unwrap();
     // The priority becomes the number of pools plus what is queued in the first.
     let guest = Guest::routing(
         &(import("host", "pools", "i32", "") + &import("route", "set-priority", "i32", "")),
@@ -243,7 +244,7 @@ fn a_policy_of_the_whole_interface_loads() {
     }
     let runtime = runtime();
     let generation = runtime.install(runtime.load(&guest.build(), "{}").unwrap());
-    assert_eq!(generation.hooks(), Hook::ALL);
+    assert_eq!(first(&generation).hooks(), Hook::ALL);
     let facts = Arc::new(facts());
     assert_eq!(runtime.route(&facts, wishes(&facts)).fallback, None);
 }

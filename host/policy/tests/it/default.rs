@@ -6,7 +6,7 @@ use pointsman_policy::{ActionFacts, CommandFacts, Hook, LoadError, Options, Runt
 use pointsman_scheduler::route::Property;
 use serde_json::Value;
 
-use crate::support::{facts, runtime, strings, wishes};
+use crate::support::{facts, first, runtime, strings, wishes};
 
 fn properties(value: &Value) -> Option<Vec<Property>> {
     let pairs = value.as_array()?;
@@ -44,7 +44,7 @@ fn fixtures() {
         };
         let action = &fixture["action"];
         let platform = properties(&action["platform"]);
-        let command = runtime.wants_command(platform.is_some()).then(|| CommandFacts {
+        let command = runtime.wants_command("", platform.is_some()).then(|| CommandFacts {
             platform: properties(&fixture["command_platform"]).unwrap_or_default(),
             ..CommandFacts::default()
         });
@@ -69,13 +69,13 @@ fn fixtures() {
 fn is_in_force_from_the_start() {
     let runtime = runtime();
     let generation = runtime.in_force();
-    assert_eq!((&*generation.policy().name, generation.number()), ("default", 1));
-    assert_eq!(generation.policy().digest_hex.len(), 64);
-    assert_eq!(generation.hooks(), [Hook::OnAction]);
-    let schema: Value = serde_json::from_str(generation.config_schema().unwrap()).unwrap();
+    assert_eq!((&*first(&generation).policy().name, generation.number()), ("default", 1));
+    assert_eq!(first(&generation).policy().digest_hex.len(), 64);
+    assert_eq!(first(&generation).hooks(), [Hook::OnAction]);
+    let schema: Value = serde_json::from_str(first(&generation).config_schema().unwrap()).unwrap();
     assert_eq!(schema["additionalProperties"], Value::Bool(false));
-    assert!(runtime.wants_command(false), "an Action without platform needs its Command");
-    assert!(!runtime.wants_command(true), "and one with a platform does not");
+    assert!(runtime.wants_command("", false), "an Action without platform needs its Command");
+    assert!(!runtime.wants_command("", true), "and one with a platform does not");
 }
 
 #[test]

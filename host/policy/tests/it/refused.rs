@@ -3,7 +3,7 @@
 use pointsman_policy::{FailureKind, LoadError, Runtime};
 
 use crate::guests::{ACCEPT, Guest, WIT, import};
-use crate::support::runtime;
+use crate::support::{first, runtime};
 
 /// Loading must fail and change nothing.
 #[track_caller]
@@ -11,7 +11,7 @@ fn refusal(runtime: &Runtime, bytes: &[u8]) -> LoadError {
     let before = runtime.counters();
     let error = runtime.load(bytes, "{}").expect_err("it was to be refused");
     assert_eq!(runtime.counters().refused_loads, before.refused_loads + 1);
-    assert_eq!(&*runtime.in_force().policy().name, "default");
+    assert_eq!(&*first(&runtime.in_force()).policy().name, "default");
     error
 }
 
@@ -223,7 +223,7 @@ fn configure_that_fails() {
     assert_eq!(misplaced.kind, FailureKind::Misplaced);
     assert_eq!(
         misplaced.text,
-        "action.priority was called in configure, it speaks of an action, so only route-action can call it"
+        "action.priority was called in configure, it speaks of an action, so only route-action, completed and rank can call it"
     );
 }
 

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use pointsman_policy::{ActionFacts, Options, Runtime};
+use pointsman_policy::{ActionFacts, Generation, Options, Policy, Runtime};
 use pointsman_scheduler::route::{Property, Route};
 
 pub(crate) fn runtime() -> Runtime {
     Runtime::new(Options::default()).unwrap()
+}
+
+/// The policy that decides first about actions without an instance name.
+pub(crate) fn first(generation: &Generation) -> Arc<Policy> {
+    generation.first("").unwrap().clone()
 }
 
 pub(crate) fn properties(pairs: &[(&str, &str)]) -> Vec<Property> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use pointsman_policy::Runtime;
 
 use crate::guests::{ACCEPT, Guest, import};
-use crate::support::{facts, runtime, strings, wishes};
+use crate::support::{facts, first, runtime, strings, wishes};
 
 /// A policy that notes its own name.
 fn noting(name: &str) -> Vec<u8> {
@@ -71,9 +71,9 @@ fn replaced_generations_are_freed() {
     drop(held);
     assert!(old.upgrade().is_none());
     assert!(new.upgrade().is_some());
-    runtime.install_default("{}").unwrap();
+    runtime.install(runtime.load(Runtime::default_bytes(), "{}").unwrap());
     assert!(new.upgrade().is_none());
-    assert_eq!(&*runtime.in_force().policy().name, "default");
+    assert_eq!(&*first(&runtime.in_force()).policy().name, "default");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pointsman_policy::{Change, Runtime, WatchError, WatchOptions, Watcher};
 
 use crate::guests::Guest;
-use crate::support::runtime;
+use crate::support::{first, runtime};
 
 fn policy(name: &str) -> Vec<u8> {
     Guest { name: name.into(), ..Guest::default() }.build()
@@ -35,13 +35,13 @@ impl Watched {
     }
 
     fn in_force(&self) -> String {
-        self.runtime.in_force().policy().name.to_string()
+        first(&self.runtime.in_force()).policy().name.to_string()
     }
 
     #[track_caller]
     fn expect_installed(&self, name: &str) {
         match self.changes.recv_timeout(LONG) {
-            Ok(Change::Installed(generation)) => assert_eq!(&*generation.policy().name, name),
+            Ok(Change::Installed(generation)) => assert_eq!(&*first(&generation).policy().name, name),
             other => panic!("{other:?}"),
         }
         assert_eq!(self.in_force(), name);
@@ -226,7 +226,7 @@ fn the_first_version_must_be_good() {
     let error = start();
     assert!(matches!(error, WatchError::Load { .. }));
     assert!(error.to_string().contains("policy.wasm (sha256 "), "{error}");
-    assert_eq!(&*runtime.in_force().policy().name, "default");
+    assert_eq!(&*first(&runtime.in_force()).policy().name, "default");
 }
 
 #[test]
@@ -239,6 +239,6 @@ fn nothing_happens_after_a_drop() {
     drop(watched);
     rename_over(&path, &policy("two"));
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(&*runtime.in_force().policy().name, "one");
+    assert_eq!(&*first(&runtime.in_force()).policy().name, "one");
     assert_eq!(Arc::strong_count(&runtime), 1, "its thread has ended");
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
-use pointsman_policy::{Generation, Hook, Options, Runtime, componentize};
+use pointsman_policy::{Options, Policy, Runtime, componentize};
 use serde_json::{Value, json};
 
 use super::{Failure, Output, print};
@@ -49,9 +49,9 @@ pub(super) fn run(command: PolicyCommand) -> Result<(), Failure> {
     }
 }
 
-fn describe(file: &Path, policy: &Generation, output: Output) -> String {
+fn describe(file: &Path, policy: &Policy, output: Output) -> String {
     let id = policy.policy();
-    let hooks: Vec<_> = policy.hooks().iter().map(|hook| name(*hook)).collect();
+    let hooks: Vec<_> = policy.hooks().iter().map(|hook| hook.name()).collect();
     let schema = policy.config_schema().and_then(|schema| serde_json::from_str::<Value>(schema).ok());
     match output {
         Output::Table => format!(
@@ -78,17 +78,8 @@ fn describe(file: &Path, policy: &Generation, output: Output) -> String {
     }
 }
 
-fn name(hook: Hook) -> &'static str {
-    match hook {
-        Hook::OnAction => "on-action",
-        Hook::OnWorker => "on-worker",
-        Hook::OnResult => "on-result",
-        Hook::OnAssignment => "on-assignment",
-    }
-}
-
 /// When the policy is given the Command of an action, which costs a look-up.
-fn wants_command(policy: &Generation) -> &'static str {
+fn wants_command(policy: &Policy) -> &'static str {
     match (policy.wants_command(true), policy.wants_command(false)) {
         (true, _) => "always",
         (false, true) => "when the action has no platform",

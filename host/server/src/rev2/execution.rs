@@ -77,7 +77,7 @@ impl ExecutionService {
         {
             return Err(NotQueued::Done(Box::new(found)));
         }
-        let command: Option<Command> = match self.router.wants_command(&action) {
+        let command: Option<Command> = match self.router.wants_command(&request.instance_name, &action) {
             true => {
                 let digest = status::digest_field(
                     digest.function(),

@@ -29,7 +29,8 @@ impl action::Host for State {
     }
 
     fn platform_value(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        let platform = self.action("action.platform-value")?.platform.as_deref().unwrap_or_default();
+        let platform =
+            self.action_about("action.platform-value", Some(&name))?.platform.as_deref().unwrap_or_default();
         Ok(optional(platform.iter().filter(|p| *p.name == name).map(|p| &p.value).min()))
     }
 
@@ -99,36 +100,39 @@ impl command::Host for State {
     }
 
     fn arguments(&mut self) -> wasmtime::Result<Vec<String>> {
-        Ok(self.command("command.arguments")?.map(|command| strings(&command.arguments)).unwrap_or_default())
+        Ok(self
+            .command("command.arguments", None)?
+            .map(|command| strings(&command.arguments))
+            .unwrap_or_default())
     }
 
     fn argument(&mut self, index: u32) -> wasmtime::Result<Option<String>> {
-        let command = self.command("command.argument")?;
+        let command = self.command("command.argument", Some(&index.to_string()))?;
         Ok(optional(command.and_then(|command| command.arguments.get(usize::try_from(index).ok()?))))
     }
 
     fn environment(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        let command = self.command("command.environment")?;
+        let command = self.command("command.environment", Some(&name))?;
         let mut variables = command.into_iter().flat_map(|command| &command.environment);
         Ok(variables.find(|(known, _)| **known == *name).map(|(_, value)| value.to_string()))
     }
 
     fn platform(&mut self) -> wasmtime::Result<Vec<Property>> {
         Ok(self
-            .command("command.platform")?
+            .command("command.platform", None)?
             .map(|command| properties_out(&command.platform))
             .unwrap_or_default())
     }
 
     fn output_paths(&mut self) -> wasmtime::Result<Vec<String>> {
         Ok(self
-            .command("command.output-paths")?
+            .command("command.output-paths", None)?
             .map(|command| strings(&command.output_paths))
             .unwrap_or_default())
     }
 
     fn working_directory(&mut self) -> wasmtime::Result<String> {
-        let command = self.command("command.working-directory")?;
+        let command = self.command("command.working-directory", None)?;
         Ok(command.map(|command| command.working_directory.to_string()).unwrap_or_default())
     }
 }

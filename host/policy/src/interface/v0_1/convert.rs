@@ -8,7 +8,8 @@ use pointsman_scheduler::route::{Exclusivity, Property, Scope, SizeClass};
 use super::bindings::exports::pointsman::policy::lifecycle;
 use super::imports::types;
 use crate::decision::{Code, Rejection};
-use crate::facts::{Attempt, Outcome, Pool, Trigger};
+use crate::facts::{Attempt, Outcome, Pool, Summary, Trigger};
+use crate::hooks::Candidate;
 use crate::interface::{ConfigProblem, Manifest};
 use crate::state::{State, bad};
 
@@ -41,6 +42,21 @@ pub(super) fn properties_in(state: &State, list: Vec<types::Property>) -> wasmti
         return Err(bad(format!("set-platform was given {count} properties, allowed are {limit}")));
     }
     list.into_iter().map(|p| property_in(state, p.name, p.value)).collect()
+}
+
+/// Sets the only value of a property in a list that is in order.
+pub(super) fn set_property(
+    list: &mut Vec<Property>,
+    property: Property,
+    limit: usize,
+) -> wasmtime::Result<()> {
+    list.retain(|known| known.name != property.name);
+    if list.len() >= limit {
+        return Err(bad(format!("set-property would add to {limit} properties, and no more are allowed")));
+    }
+    let place = list.partition_point(|known| *known < property);
+    list.insert(place, property);
+    Ok(())
 }
 
 /// A list of names that each must say something.
@@ -147,6 +163,27 @@ pub(super) fn pool_out(pool: &Pool) -> types::Pool {
         executing: pool.executing,
         queued: pool.queued,
         oldest_queued_ms: ms(pool.oldest_queued),
+    }
+}
+
+pub(super) fn summary_out(summary: &Summary) -> types::Summary {
+    types::Summary {
+        attempts: summary.attempts,
+        failures: summary.failures,
+        p50_wall_ms: ms(summary.p50_wall),
+        p95_wall_ms: ms(summary.p95_wall),
+        mean_cores: summary.mean_cores,
+        p95_peak_memory_mib: summary.p95_peak_memory_mib,
+    }
+}
+
+pub(super) fn candidate_out(candidate: &Candidate) -> types::Candidate {
+    types::Candidate {
+        worker: candidate.worker.to_string(),
+        pool: candidate.pool.to_string(),
+        executing: candidate.executing,
+        affine: candidate.affine,
+        idle_ms: ms(candidate.idle),
     }
 }
 

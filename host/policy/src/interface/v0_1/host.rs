@@ -1,8 +1,9 @@
 //! Interface `host`: the little that a policy may ask for at any time.
 
-use super::convert::pool_out;
+use super::convert::{pool_out, summary_out};
 use super::imports::host::{self, Level};
 use super::imports::types::{Pool, Summary};
+use crate::asked::HostAnswer;
 use crate::kv::Pending;
 use crate::state::{State, bad};
 
@@ -28,17 +29,22 @@ impl host::Host for State {
         Ok(())
     }
 
-    /// Nothing is learned yet, so nothing is known under any key.
-    fn statistics(&mut self, _key: String) -> wasmtime::Result<Option<Summary>> {
-        Ok(None)
+    fn statistics(&mut self, key: String) -> wasmtime::Result<Option<Summary>> {
+        let found = (self.sources.statistics)(&key);
+        let answer = found.as_ref().map(summary_out);
+        self.note_asked("host.statistics", Some(&key), || Some(HostAnswer::Statistics(found)));
+        Ok(answer)
     }
 
     fn get(&mut self, key: String) -> wasmtime::Result<Option<Vec<u8>>> {
         let clock = self.clock;
-        if let Some(pending) = self.pending.iter().rev().find(|pending| *pending.key == key) {
-            return Ok(Some(pending.value.clone()).filter(|_| pending.expires > clock));
-        }
-        Ok(self.identity.as_ref().and_then(|(_, store)| store.get(&key, clock)))
+        let pending = self.pending.iter().rev().find(|pending| *pending.key == key);
+        let found = match pending {
+            Some(pending) => Some(pending.value.clone()).filter(|_| pending.expires > clock),
+            None => self.identity.as_ref().and_then(|(_, values)| values.get(&key, clock)),
+        };
+        self.note_asked("host.get", Some(&key), || Some(HostAnswer::Stored(found.clone())));
+        Ok(found)
     }
 
     fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> wasmtime::Result<()> {
@@ -56,10 +62,14 @@ impl host::Host for State {
     }
 
     fn pools(&mut self) -> wasmtime::Result<Vec<Pool>> {
-        Ok((self.pools)().iter().map(pool_out).collect())
+        let pools = (self.sources.pools)();
+        self.note_asked("host.pools", None, || Some(HostAnswer::Pools(pools.clone())));
+        Ok(pools.iter().map(pool_out).collect())
     }
 
     fn now(&mut self) -> wasmtime::Result<f64> {
-        Ok(self.clock)
+        let clock = self.clock;
+        self.note_asked("host.now", None, || Some(HostAnswer::Now(clock)));
+        Ok(clock)
     }
 }
