@@ -1,13 +1,15 @@
 //! JSON of what the server answered when a policy asked it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{form, is_default};
-use crate::facts::Pool;
+use super::{form, forms, is_default, map};
+use crate::asked::{Asked, HostAnswer};
+use crate::facts::{Pool, Summary};
 
 /// What the interface `host` answers in one call of a hook. With it and the facts the call can be made again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,26 +26,50 @@ pub struct HostAnswers {
     #[serde(with = "form", skip_serializing_if = "is_default")]
     pub pools: Vec<Pool>,
     /// `statistics` by key; without a value as in `stored`.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(with = "map", skip_serializing_if = "is_default")]
     pub statistics: BTreeMap<String, Option<Summary>>,
 }
 
-/// What has been learned for one key. Durations are of successful attempts only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Summary {
-    /// Attempts in all.
-    pub attempts: u32,
-    /// Those that failed.
-    pub failures: u32,
-    /// Median of the durations.
-    pub p50_wall_ms: u32,
-    /// 95th percentile of the durations.
-    pub p95_wall_ms: u32,
-    /// CPU time by wall time, on average.
-    pub mean_cores: f64,
-    /// 95th percentile of the highest memory use, in MiB.
-    pub p95_peak_memory_mib: u32,
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Summary", default = "Summary::default", deny_unknown_fields)]
+struct SummaryForm {
+    #[serde(skip_serializing_if = "is_default")]
+    attempts: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    failures: u32,
+    #[serde(rename = "p50_wall_ms", with = "form", skip_serializing_if = "is_default")]
+    p50_wall: Duration,
+    #[serde(rename = "p95_wall_ms", with = "form", skip_serializing_if = "is_default")]
+    p95_wall: Duration,
+    #[serde(skip_serializing_if = "is_default")]
+    mean_cores: f64,
+    #[serde(skip_serializing_if = "is_default")]
+    p95_peak_memory_mib: u32,
+}
+
+forms! { Summary: SummaryForm }
+
+impl HostAnswers {
+    /// What was answered to these questions. Of several answers under one key the first one counts: later ones may be
+    /// what the call itself has set.
+    pub fn to(asked: &[Asked]) -> Self {
+        let mut answers = Self::default();
+        for Asked { argument, answer, .. } in asked {
+            let key = || argument.as_deref().unwrap_or_default().to_owned();
+            match answer {
+                Some(HostAnswer::Now(now)) => answers.now = *now,
+                Some(HostAnswer::Pools(pools)) => answers.pools = pools.to_vec(),
+                Some(HostAnswer::Stored(value)) => {
+                    answers.stored.entry(key()).or_insert_with(|| value.clone());
+                }
+                Some(HostAnswer::Statistics(summary)) => {
+                    answers.statistics.entry(key()).or_insert_with(|| summary.clone());
+                }
+                None => {}
+            }
+        }
+        answers
+    }
 }
 
 /// A stored value in JSON.

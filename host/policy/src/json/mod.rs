@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-pub use host::{HostAnswers, Summary};
+pub use host::HostAnswers;
 
 /// Plain data that has a JSON form. Serde's traits can't be given to types of other crates.
 pub trait Json: Sized {
@@ -111,6 +111,24 @@ pub mod form {
     /// Reads a field.
     pub fn deserialize<'de, T: Json, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         T::read(from)
+    }
+}
+
+/// For `#[serde(with = "json::map")]`.
+pub mod map {
+    use std::collections::BTreeMap;
+
+    use super::{Deserialize, Deserializer, Form, Json, Serializer};
+
+    /// Writes a field.
+    pub fn serialize<T: Json, S: Serializer>(values: &BTreeMap<String, T>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(values.iter().map(|(key, value)| (key, Form(value))))
+    }
+
+    /// Reads a field.
+    pub fn deserialize<'de, T: Json, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, T>, D::Error> {
+        let read = BTreeMap::<String, Form<T>>::deserialize(from)?;
+        Ok(read.into_iter().map(|(key, Form(value))| (key, value)).collect())
     }
 }
 
