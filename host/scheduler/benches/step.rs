@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pointsman_scheduler::effect::{Effect, Output, Reply};
-use pointsman_scheduler::event::{Event, Poll, Report, Submit, Verdict, WorkerSpec};
+use pointsman_scheduler::event::{Event, Poll, Report, Submit, Terms, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::{ActionDigest, PollId};
 use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
 use pointsman_scheduler::route::{Property, Route};
@@ -81,6 +81,7 @@ impl Bench {
             properties,
             size_class: 0,
             pool: pool.into(),
+            terms: Terms::default(),
             max_inflight_tasks: 0,
         })
     }
@@ -99,6 +100,7 @@ impl Bench {
             digest,
             route: route.clone(),
             asked: self.schema.action(&route.platform).unwrap(),
+            preferred: Vec::new(),
         }));
     }
 

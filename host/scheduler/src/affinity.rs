@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::effect::Output;
-use crate::ids::{HostId, Map, ShapeId, TaskId, Text};
+use crate::ids::{HostId, Map, TaskId, Text};
 use crate::lanes::LaneKey;
 use crate::placement::Caller;
 use crate::scheduler::Scheduler;
@@ -28,7 +28,7 @@ pub(crate) struct LastHosts {
 }
 
 impl LastHosts {
-    fn get(&self, key: &Text) -> Option<&Text> {
+    pub(crate) fn get(&self, key: &Text) -> Option<&Text> {
         self.by_key.get(key).map(|(host, _)| host)
     }
 
@@ -65,18 +65,7 @@ impl Scheduler {
 
     /// A worker that waits on the host that last ran a task's key, and may run it now. It waits no longer.
     pub(crate) fn worker_on_last_host(&mut self, id: TaskId) -> Option<Caller> {
-        let host = &self.fleet.hosts[self.last_host(id)?];
-        let task = &self.tasks[id];
-        let lane = &self.index.lanes[self.index.classes[task.class].lane].key;
-        self.index.probe();
-        if !host.has_room_for(&self.index.demands[lane.demand].amounts) || host.running.contains(&task.digest)
-        {
-            return None;
-        }
-        let shape_of = |k| -> ShapeId { self.index.kinds[k].shape };
-        let worker =
-            host.kinds().filter(|k| lane.eligible.contains(&shape_of(*k))).find_map(|k| host.idle_of(k))?;
-        Some((worker, self.fleet.stop_waiting(&self.index, worker)?))
+        self.worker_on(id, self.last_host(id)?)
     }
 
     /// Lets a task that is in no queue wait for the host that last ran its key, if it is to and its time is not up.

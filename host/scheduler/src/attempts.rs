@@ -1,4 +1,7 @@
-//! How often a task is tried, what failed tries are called, and how long it rests between them.
+//! How often a task is tried, what tries are called that were not the last, and how long it rests between them.
+//!
+//! Most fail. One whose result a policy did not take has not failed: it counts, so that no policy makes a task run for
+//! ever, but its host is as good as any, and the task need not rest.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,8 +9,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::effect::Output;
+use crate::event::Again;
 use crate::health::doubled;
-use crate::ids::{TaskId, Text};
+use crate::ids::{TaskId, Text, WorkerId};
 use crate::scheduler::{Config, Scheduler};
 use crate::task::{Attempt, Failure, Task};
 use crate::time::Time;
@@ -30,8 +34,16 @@ impl Budgets {
             Failure::Lost => self.lost,
             Failure::GivenBack => self.given_back,
             Failure::Reported => self.reported,
+            Failure::RunAgain => usize::MAX,
         }
     }
+}
+
+/// Who tried a task, and since when. It has it no longer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tried {
+    pub(crate) worker: WorkerId,
+    pub(crate) since: Time,
 }
 
 /// Hosts that take a task only if there are no others.
@@ -63,7 +75,8 @@ pub(crate) fn used_up(config: &Config, attempts: &[Attempt]) -> bool {
 
 /// One text that names each attempt.
 pub(crate) fn gave_up(attempts: &[Attempt]) -> Text {
-    let mut text = format!("the action was tried {} times and never completed", attempts.len());
+    let never = if attempts.iter().all(Attempt::has_failed) { "never completed" } else { "failed at last" };
+    let mut text = format!("the action was tried {} times and {never}", attempts.len());
     for (i, attempt) in attempts.iter().enumerate() {
         // Writing to a String does not fail.
         _ = write!(text, "; attempt {} on {}: {}", i + 1, attempt.host, attempt.cause);
@@ -73,8 +86,9 @@ pub(crate) fn gave_up(attempts: &[Attempt]) -> Text {
 
 /// Until when a task rests before it goes where it failed.
 fn rests_until(config: &Config, attempts: &[Attempt], now: Time) -> Option<Time> {
-    let last = attempts.last()?;
-    let times = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+    let mut failed = attempts.iter().filter(|a| a.has_failed());
+    let times = u32::try_from(failed.clone().count()).unwrap_or(u32::MAX);
+    let last = failed.next_back()?;
     let rest: Duration = doubled(config.retry_backoff, times, config.retry_backoff_max);
     // A clock that was set back must not make it rest for longer.
     Some(last.ended.min(now) + rest).filter(|until| *until > now)
@@ -83,7 +97,8 @@ fn rests_until(config: &Config, attempts: &[Attempt], now: Time) -> Option<Time>
 impl Task {
     /// Hosts where it has failed, and whether it rests.
     pub(crate) fn avoid(&self) -> Avoid {
-        let mut hosts: SmallVec<[Text; 2]> = self.attempts.iter().map(|a| a.host.clone()).collect();
+        let failed = self.attempts.iter().filter(|a| a.has_failed());
+        let mut hosts: SmallVec<[Text; 2]> = failed.map(|a| a.host.clone()).collect();
         hosts.sort_unstable();
         hosts.dedup();
         Avoid { always: self.rests, hosts }
@@ -125,6 +140,36 @@ impl Scheduler {
         self.reclass(id);
         self.enqueue(id);
         self.place(id, out);
+    }
+
+    /// A policy wants a task, which its worker has completed and no longer has, to run once more by a new route. `None`: it
+    /// doesn't, and its result is the answer; else it is back in its place, as [`Self::requeue`] has it.
+    pub(crate) fn run_again(
+        &mut self,
+        id: TaskId,
+        tried: Tried,
+        again: &Again,
+        out: &mut Output,
+    ) -> Option<TaskId> {
+        let Again { route, asked, cause } = again;
+        let task = &self.tasks[id];
+        if task.attempts.len() + 1 >= self.config.max_attempts {
+            return None;
+        }
+        let instance = task.instance.clone();
+        let class = self.class(&instance, route, asked).ok()?;
+        self.note_attempt(id, tried, Failure::RunAgain, cause.clone());
+        self.adopt(id, class, route.clone());
+        self.requeue(id, None, out)
+    }
+
+    /// Adds to what is known of a task's tries.
+    pub(crate) fn note_attempt(&mut self, id: TaskId, tried: Tried, failure: Failure, cause: Text) {
+        let worker = &self.fleet.workers[tried.worker];
+        let host = self.fleet.hosts[worker.host].key.clone();
+        let size_class = worker.spec.size_class;
+        let attempt = Attempt { host, failure, cause, size_class, began: tried.since, ended: self.now };
+        self.tasks[id].attempts.push(attempt);
     }
 
     /// A worker was out of resources when it was given a task. `true`: that is not held against the task, which is so

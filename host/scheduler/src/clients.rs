@@ -21,7 +21,7 @@ const QUANTUM: Duration = Duration::from_secs(1);
 
 impl Scheduler {
     pub(crate) fn submit(&mut self, submit: Submit, out: &mut Output) {
-        let Submit { name, instance, digest, route, asked } = submit;
+        let Submit { name, instance, digest, route, asked, preferred } = submit;
         if route.shared
             && let Some(task) = self.task_to_join(&ShareKey::new(&instance, &digest, &route))
         {
@@ -57,7 +57,10 @@ impl Scheduler {
         });
         let operation = self.add_operation(task, name, priority, submitted);
         out.effects.push(Effect::Submitted { operation, task, joined: false });
-        self.place_or_enqueue(task, out);
+        match self.worker_on_one_of(task, &preferred) {
+            Some(caller) => self.assign(task, caller, out),
+            None => self.place_or_enqueue(task, out),
+        }
         if self.tasks[task].is_queued() {
             self.tell(operation, out);
             out.changes.push(Change::PutTask(task));
@@ -226,16 +229,25 @@ impl Scheduler {
     /// A policy has decided anew about a queued task: it keeps its place, as far as its new priority lets it.
     pub(crate) fn reroute(&mut self, id: TaskId, route: Arc<Route>, asked: &Asked, out: &mut Output) {
         let Some(task) = self.tasks.get(id).filter(|t| t.is_queued()) else { return };
-        let (instance, avoid) = (task.instance.clone(), task.avoid());
-        let Ok(mut class) = self.class(&instance, &route, asked) else {
+        let instance = task.instance.clone();
+        let Ok(class) = self.class(&instance, &route, asked) else {
             // It stays where it was: a bound on variety is no reason to lose an accepted action.
             return;
         };
+        self.dequeue(id);
+        self.end_aside(id);
+        self.adopt(id, class, route);
+        out.changes.push(Change::PutTask(id));
+        self.place_or_enqueue(id, out);
+    }
+
+    /// Puts a new decision in force for a task that is in no queue. It keeps its place, as far as its priority lets it,
+    /// and avoids what it avoided.
+    pub(crate) fn adopt(&mut self, id: TaskId, mut class: ClassId, route: Arc<Route>) {
+        let avoid = self.tasks[id].avoid();
         if !avoid.is_empty() {
             class = self.index.class_avoiding(class, avoid);
         }
-        self.dequeue(id);
-        self.end_aside(id);
         self.stop_sharing(id);
         if class != self.tasks[id].class {
             self.tasks[id].unserved_since = Some(self.now);
@@ -253,8 +265,6 @@ impl Scheduler {
         let task = &mut self.tasks[id];
         (task.key, task.route) = (key, route);
         self.share(id);
-        out.changes.push(Change::PutTask(id));
-        self.place_or_enqueue(id, out);
     }
 
     /// The first operation of a task that is in no queue counts for another invocation.

@@ -79,6 +79,8 @@ pub enum Effect {
         /// What is new.
         news: HostNews,
     },
+    /// An attempt at a task has failed, and it will run again: policies may decide anew. A worker may have it already.
+    Retried(TaskId),
     /// A worker's call is to be answered.
     Reply {
         /// The call.

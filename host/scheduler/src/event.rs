@@ -1,9 +1,10 @@
 //! What can happen to the core. The driver turns RPCs and timers into these.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::holds::{Hold, Pattern};
-use crate::ids::{ActionDigest, OperationId, PollId, TaskId, Text};
+use crate::ids::{ActionDigest, HostId, OperationId, PollId, TaskId, Text};
 use crate::properties::{Asked, Offered};
 use crate::route::{Property, Route};
 use crate::time::Time;
@@ -65,6 +66,9 @@ pub struct Submit {
     pub route: Arc<Route>,
     /// The decision's properties, typed by the schema.
     pub asked: Asked,
+    /// Hosts in the order in which a policy would have them ([`Scheduler::candidates`](crate::scheduler::Scheduler)); the
+    /// first that has a worker waiting for it gets it. Where none has, or none is named, placement goes by its rule.
+    pub preferred: Vec<HostId>,
 }
 
 /// One Synchronize call, or what a front end makes of a message on a stream.
@@ -74,7 +78,8 @@ pub struct Poll {
     pub poll: PollId,
     /// Identity of the worker. Front ends make what may not change part of it (Buildbarn: prefix, platform, size class).
     pub worker: Text,
-    /// What it is. Read when the worker is new.
+    /// What it is. Read when the worker is new; and when it is another than before, as soon as the worker executes
+    /// nothing. Id and host stay what they were.
     pub spec: Arc<WorkerSpec>,
     /// What it does.
     pub report: Report,
@@ -103,6 +108,35 @@ pub struct WorkerSpec {
     pub pool: Text,
     /// How many actions its host runs at once at most; 0: as many as it has workers.
     pub max_inflight_tasks: u32,
+    /// What else it was admitted with. Placement doesn't look at it.
+    pub terms: Terms,
+}
+
+/// Terms on which a policy has admitted a worker, and which nothing here goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Execution strategies that it offers; `None`: nothing was said.
+    pub strategies: Option<Vec<Text>>,
+    /// May an exclusive action have its host?
+    pub exclusive: HostExclusive,
+    /// No exclusive action while its host has run more than so many actions in the last minute.
+    pub exclusive_below: Option<u32>,
+    /// Remarks for whoever looks at the worker.
+    pub notes: Vec<Text>,
+    /// The policy that was asked last, if any was: name, version and digest.
+    pub by: Option<Text>,
+}
+
+/// Whether an exclusive action may take a host for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HostExclusive {
+    /// At any time.
+    #[default]
+    Allowed,
+    /// Never.
+    Never,
+    /// Not more often than once in this time.
+    NotMoreOftenThan(Duration),
 }
 
 /// Where a running action is.
@@ -138,4 +172,18 @@ pub enum Verdict {
     Failed(Text),
     /// The worker has no room for it just now: its host should be spared for a while.
     Exhausted(Text),
+    /// It is a result, and a policy wants another attempt. When the task was tried as often as it may be, or when a bound
+    /// keeps it from the new route, the client has this one.
+    Again(Box<Again>),
+}
+
+/// How a task is to run once more, though it has a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// The new decision.
+    pub route: Arc<Route>,
+    /// Its properties, typed.
+    pub asked: Asked,
+    /// Who wants it, and why.
+    pub cause: Text,
 }

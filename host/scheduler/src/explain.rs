@@ -88,7 +88,7 @@ pub struct Explanation {
     pub reason: Reason,
     /// How long ago it arrived.
     pub age: Duration,
-    /// Failed tries.
+    /// Tries that did not end it.
     pub attempts: Vec<Attempt>,
     /// Workers that are known.
     pub workers: usize,
@@ -269,6 +269,30 @@ impl Taking {
     }
 }
 
+/// What keeps a kind of worker from an action for good. If it asks for a whole property list, then `prefix` is the one
+/// that workers must have.
+pub(crate) fn obstacle_of(
+    kind: &KindKey,
+    instance: &str,
+    route: &Route,
+    asked: &Asked,
+    prefix: Option<&Text>,
+) -> Option<Obstacle> {
+    if !is_path_prefix(&kind.prefix, instance) {
+        Some(Obstacle::OtherInstance)
+    } else if route.pool.as_ref().is_some_and(|p| *p != kind.pool) {
+        Some(Obstacle::OtherPool)
+    } else if matches!(route.size, SizeClass::Exactly(n) if n != kind.size_class) {
+        Some(Obstacle::OtherSizeClass)
+    } else if !asked.atoms.iter().all(|a| has(kind, a)) {
+        Some(Obstacle::PropertyMismatch)
+    } else if prefix.is_some_and(|p| *p != kind.prefix) {
+        Some(Obstacle::OtherInstance)
+    } else {
+        None
+    }
+}
+
 /// What an action asks, held against workers one thing at a time.
 struct Matching<'a> {
     instance: &'a str,
@@ -298,19 +322,7 @@ impl Matching<'_> {
 
     /// What keeps a kind of worker from it for good.
     fn fixed(&self, kind: &KindKey) -> Option<Obstacle> {
-        if !is_path_prefix(&kind.prefix, self.instance) {
-            Some(Obstacle::OtherInstance)
-        } else if self.route.pool.as_ref().is_some_and(|p| *p != kind.pool) {
-            Some(Obstacle::OtherPool)
-        } else if matches!(self.route.size, SizeClass::Exactly(n) if n != kind.size_class) {
-            Some(Obstacle::OtherSizeClass)
-        } else if !self.asked.atoms.iter().all(|a| has(kind, a)) {
-            Some(Obstacle::PropertyMismatch)
-        } else if self.prefix.as_ref().is_some_and(|p| *p != kind.prefix) {
-            Some(Obstacle::OtherInstance)
-        } else {
-            None
-        }
+        obstacle_of(kind, self.instance, self.route, self.asked, self.prefix.as_ref())
     }
 
     /// What keeps a worker from it now.

@@ -232,7 +232,8 @@ struct Attempts<'a>(&'a Explanation);
 impl Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, attempt) in self.0.attempts.iter().enumerate() {
-            write!(f, "; attempt {} on {} failed: {}", i + 1, attempt.host, attempt.cause)?;
+            let what = if attempt.has_failed() { "failed" } else { "is run again" };
+            write!(f, "; attempt {} on {} {what}: {}", i + 1, attempt.host, attempt.cause)?;
         }
         Ok(())
     }

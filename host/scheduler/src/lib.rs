@@ -14,6 +14,7 @@
 //! | `sharing` | which task an equal submission joins |
 //! | `queue`, `fairness` | in which order tasks wait, and invocations get workers |
 //! | `workers`, [`placement`] | who is there, what is free, who runs what |
+//! | [`candidates`] | hosts that a policy may put in order for an arriving task |
 //! | `affinity` | tasks that wait a while for the host that last ran their key |
 //! | `choice` | which task is next for a worker |
 //! | [`task`], `timers` | tasks, operations, deadlines |
@@ -31,6 +32,7 @@
 
 mod affinity;
 pub mod attempts;
+pub mod candidates;
 mod choice;
 mod choice_check;
 mod classes;

@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 
-use crate::attempts::{gave_up, used_up};
+use crate::attempts::{Tried, gave_up, used_up};
 use crate::effect::{Change, Effect, End, OperationStage, Output};
-use crate::ids::{InvocationId, OperationId, TaskId, Text, WorkerId};
+use crate::ids::{InvocationId, OperationId, TaskId, Text};
 use crate::lanes::Waiting;
 use crate::scheduler::Scheduler;
-use crate::task::{Attempt, Failure, Operation, TaskState};
+use crate::task::{Failure, Operation, TaskState};
 use crate::time::Time;
 use crate::timers::Subject;
 
@@ -48,16 +48,15 @@ impl Scheduler {
     pub(crate) fn requeue(
         &mut self,
         id: TaskId,
-        failed: Option<(WorkerId, Failure, Text)>,
+        failed: Option<(Tried, Failure, Text)>,
         out: &mut Output,
     ) -> Option<TaskId> {
         let mut on_host = None;
-        if let Some((worker, failure, cause)) = failed {
-            let host_id = self.fleet.workers[worker].host;
-            let host = self.fleet.hosts[host_id].key.clone();
-            let task = &mut self.tasks[id];
+        if let Some((tried, failure, cause)) = failed {
+            let host_id = self.fleet.workers[tried.worker].host;
+            self.note_attempt(id, tried, failure, cause.clone());
+            let task = &self.tasks[id];
             let sequence = task.sequence;
-            task.attempts.push(Attempt { host, failure, cause: cause.clone(), ended: self.now });
             if used_up(&self.config, &task.attempts) {
                 let text = gave_up(&task.attempts);
                 self.end_task(id, &End::GaveUp(text), out);
@@ -75,6 +74,7 @@ impl Scheduler {
         }
         // Others may be offered work now, and the task is among it.
         if let Some((host, sequence, cause)) = on_host {
+            out.effects.push(Effect::Retried(id));
             self.host_failed(host, sequence, &cause, out);
         }
         Some(id)

@@ -29,11 +29,11 @@ pub enum Placement {
 pub const FITTING_MAX: usize = 64;
 
 /// Smaller is better.
-type Merit<'a> = (u128, Option<&'a Amounts>);
+pub(crate) type Merit<'a> = (u128, Option<&'a Amounts>);
 
 impl Placement {
     /// How good it is to take so much from a host with so much free. Groups come with the least free first.
-    fn merit<'a>(self, demand: &Amounts, free: &'a Amounts) -> Merit<'a> {
+    pub(crate) fn merit<'a>(self, demand: &Amounts, free: &'a Amounts) -> Merit<'a> {
         match self {
             Self::Spread => (0, None),
             Self::Pack => (0, Some(free)),

@@ -1,13 +1,16 @@
 //! What workers say, and what they are told (the rows of Buildbarn's Synchronize).
 
+use std::sync::Arc;
+
+use crate::attempts::Tried;
 use crate::effect::{End, Output, Reply};
-use crate::event::{Poll, Report, Stage, Verdict};
+use crate::event::{Poll, Report, Stage, Verdict, WorkerSpec};
 use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
 use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
 use crate::task::Failure;
 use crate::timers::Subject;
-use crate::workers::Run;
+use crate::workers::{Gone, Run};
 
 /// A worker that never said it had the task it was given is given it once more, since the answer may have been lost.
 /// After that the task goes elsewhere.
@@ -56,8 +59,9 @@ impl Scheduler {
                 }
             }
             Report::Completed(digest, verdict) if run.digest.is_reported_as(digest) => {
-                self.fleet.stop(&self.index, worker);
-                let again = self.completed(worker, task, verdict, out);
+                let tried = Tried { worker, since: run.since };
+                self.fleet.stop(&self.index, worker, self.now);
+                let again = self.completed(tried, task, verdict, out);
                 self.poll_without_task(worker, again, poll, out);
             }
             // It knows nothing of the task: the answer was lost, or the worker has started anew.
@@ -66,9 +70,9 @@ impl Scheduler {
                 out.effects.push(reply(poll.poll, Reply::Execute(task)));
             }
             _ => {
-                let started = run.stage.is_some();
-                self.fleet.stop(&self.index, worker);
-                let again = self.take_back(worker, task, started, poll.prefer_idle, out);
+                let (tried, started) = (Tried { worker, since: run.since }, run.stage.is_some());
+                self.fleet.stop(&self.index, worker, self.now);
+                let again = self.take_back(tried, task, started, poll.prefer_idle, out);
                 self.poll_without_task(worker, again, poll, out);
             }
         }
@@ -77,25 +81,33 @@ impl Scheduler {
     /// The worker has something to say of the task it had. Returned if the task goes back into the queue.
     fn completed(
         &mut self,
-        worker: WorkerId,
+        tried: Tried,
         task: TaskId,
         verdict: &Verdict,
         out: &mut Output,
     ) -> Option<TaskId> {
-        let host = self.fleet.workers[worker].host;
+        let host = self.fleet.workers[tried.worker].host;
         match verdict {
             Verdict::Answer => {
                 self.end_task(task, &End::Reported, out);
                 self.host_is_well(host, out);
                 None
             }
+            Verdict::Again(again) => {
+                let again = self.run_again(task, tried, again, out);
+                if again.is_none() {
+                    self.end_task(task, &End::Reported, out);
+                }
+                self.host_is_well(host, out);
+                again
+            }
             Verdict::Failed(cause) => {
-                self.requeue(task, Some((worker, Failure::Reported, cause.clone())), out)
+                self.requeue(task, Some((tried, Failure::Reported, cause.clone())), out)
             }
             Verdict::Exhausted(cause) => {
                 self.host_exhausted(host, cause, out);
                 let failed =
-                    (!self.forgives_exhaustion(task)).then(|| (worker, Failure::Reported, cause.clone()));
+                    (!self.forgives_exhaustion(task)).then(|| (tried, Failure::Reported, cause.clone()));
                 self.requeue(task, failed, out)
             }
         }
@@ -104,7 +116,7 @@ impl Scheduler {
     /// The worker doesn't do what it was given.
     fn take_back(
         &mut self,
-        worker: WorkerId,
+        tried: Tried,
         id: TaskId,
         started: bool,
         polite: bool,
@@ -124,7 +136,7 @@ impl Scheduler {
                 "the worker was given the action twice and did something else: it may have crashed"
             }
         };
-        self.requeue(id, Some((worker, Failure::GivenBack, cause.into())), out)
+        self.requeue(id, Some((tried, Failure::GivenBack, cause.into())), out)
     }
 
     /// The worker has no task, or has it no more. `again` is one that went back into the queue.
@@ -135,7 +147,8 @@ impl Scheduler {
             out.effects.push(reply(poll.poll, Reply::Idle));
             self.offer(self.fleet.workers[worker].host, out);
         } else {
-            self.fleet.stop(&self.index, worker);
+            self.fleet.stop(&self.index, worker, self.now);
+            self.take_spec(worker, &poll.spec, out);
             self.next_work(worker, poll, out);
         }
         if let Some(task) = again {
@@ -168,7 +181,7 @@ impl Scheduler {
         if self.fleet.workers[worker].run.as_ref().is_some_and(|r| r.digest.is_reported_as(digest)) {
             return;
         }
-        self.fleet.stop(&self.index, worker);
+        self.fleet.stop(&self.index, worker, self.now);
         let host = &self.fleet.hosts[self.fleet.workers[worker].host];
         // One of its siblings has it too: two of a digest don't run on one host, so this one is wrong.
         if host.running.contains(digest) {
@@ -216,10 +229,11 @@ impl Scheduler {
     }
 
     fn lost(&mut self, id: WorkerId, out: &mut Output) {
-        let again = self.fleet.stop(&self.index, id).and_then(|run| run.task).and_then(|task| {
+        let run = self.fleet.stop(&self.index, id, self.now);
+        let again = run.and_then(|run| Some((run.task?, run.since))).and_then(|(task, since)| {
             let after = self.config.worker_expiry.as_secs();
             let cause: Text = format!("the worker disappeared: it has not called for {after} s").into();
-            self.requeue(task, Some((id, Failure::Lost, cause)), out)
+            self.requeue(task, Some((Tried { worker: id, since }, Failure::Lost, cause)), out)
         });
         let host = self.fleet.hosts[self.fleet.workers[id].host].key.clone();
         let Some(mut gone) = self.fleet.remove(&mut self.index, id) else { return };
@@ -228,15 +242,35 @@ impl Scheduler {
         } else {
             self.offer(gone.host, out);
         }
+        self.host_has_less(&host, &gone, out);
+        if let Some(task) = again {
+            self.place(task, out);
+        }
+    }
+
+    /// A host has a worker less of that kind: what could have gone there may go elsewhere.
+    fn host_has_less(&mut self, host: &Text, gone: &Gone, out: &mut Output) {
         if gone.last_of_kind {
             self.place_what_may_go_elsewhere(&gone.spec.offered.atoms, out);
         }
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);
         }
-        self.return_what_waits_for(&host, out);
-        if let Some(task) = again {
-            self.place(task, out);
+        self.return_what_waits_for(host, out);
+    }
+
+    // === Other terms ===
+
+    /// A worker that neither executes nor waits says what it is. If that is another thing than before, it is what counts
+    /// from now on: a policy may have admitted the worker anew.
+    fn take_spec(&mut self, id: WorkerId, spec: &Arc<WorkerSpec>, out: &mut Output) {
+        let old = &self.fleet.workers[id].spec;
+        if Arc::ptr_eq(old, spec) || old == spec {
+            return;
         }
+        let host = old.host.clone();
+        let Some(gone) = self.fleet.change(&mut self.index, id, spec) else { return };
+        // Its host's workers are offered what is new with what the call brings.
+        self.host_has_less(&host, &gone, out);
     }
 }

@@ -12,7 +12,7 @@ use crate::task::{Attempt, Operation, Task, TaskState};
 use crate::time::Time;
 
 /// Version of the records below.
-pub const RECORD_VERSION: u32 = 2;
+pub const RECORD_VERSION: u32 = 3;
 
 /// A task, as it is written down. What the driver keeps for it (the Action, say) goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct TaskRecord {
     pub route: Arc<Route>,
     /// When it arrived.
     pub queued_at: Time,
-    /// Failed tries.
+    /// Tries so far.
     pub attempts: Vec<Attempt>,
     /// Those that wait for it.
     pub operations: Vec<OperationRecord>,

@@ -25,7 +25,7 @@ impl QueueKey {
     pub(crate) const LAST: Self = Self { score: i64::MAX, sequence: u64::MAX };
 }
 
-/// Whose doing a failed try was.
+/// Whose doing it was that a try was not the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failure {
     /// The worker disappeared.
@@ -34,9 +34,11 @@ pub enum Failure {
     GivenBack,
     /// The worker reported an error that is not the action's.
     Reported,
+    /// It had a result, and a policy wanted another: no fault of the host's.
+    RunAgain,
 }
 
-/// One failed try.
+/// One try that did not end the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Where.
@@ -45,8 +47,19 @@ pub struct Attempt {
     pub failure: Failure,
     /// What went wrong.
     pub cause: Text,
+    /// Size class of the worker.
+    pub size_class: u32,
+    /// When it began.
+    pub began: Time,
     /// When it ended.
     pub ended: Time,
+}
+
+impl Attempt {
+    /// It went wrong: the task would rather go to another host.
+    pub fn has_failed(&self) -> bool {
+        self.failure != Failure::RunAgain
+    }
 }
 
 /// Where a task is.
@@ -81,7 +94,7 @@ pub struct Task {
     pub operations: SmallVec<[OperationId; 1]>,
     /// The invocations of those who wait for it, and how many there are of each. It waits under all of them.
     pub(crate) invocations: SmallVec<[(InvocationId, u32); 1]>,
-    /// Failed tries.
+    /// Tries so far, without the one that runs.
     pub attempts: Vec<Attempt>,
     /// How often a worker that was given it asked for nothing instead, and it was not held against the task.
     pub undelivered: u32,

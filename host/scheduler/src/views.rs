@@ -294,6 +294,11 @@ impl Scheduler {
         self.fleet.workers[*id].run.as_ref()?.task
     }
 
+    /// What the worker of that name is, as far as it counts.
+    pub fn spec_of(&self, worker: &str) -> Option<&Arc<WorkerSpec>> {
+        Some(&self.fleet.workers[*self.fleet.worker_by_key.get(worker)?].spec)
+    }
+
     /// Look-ups so far: what steps cost, whatever the machine.
     pub fn probes(&self) -> u64 {
         self.index.probes.get()

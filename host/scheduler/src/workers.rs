@@ -64,6 +64,8 @@ pub(crate) struct Worker {
     /// The same, of a pause.
     pub(crate) paused: bool,
     pub(crate) run: Option<Run>,
+    /// Since when it has had nothing to do, while it has nothing.
+    pub(crate) idle_since: Time,
     /// The call that waits for work, and the place in `OfKind::idle`, where it is unless it is held.
     pub(crate) waiting: Option<(PollId, u64)>,
     /// When it must have called, or its waiting call be answered.
@@ -222,6 +224,15 @@ impl Host {
     }
 }
 
+fn kind_key(spec: &WorkerSpec) -> KindKey {
+    KindKey {
+        prefix: spec.instance_name_prefix.clone(),
+        atoms: spec.offered.atoms.clone(),
+        size_class: spec.size_class,
+        pool: spec.pool.clone(),
+    }
+}
+
 /// Each amount asked is there.
 pub(crate) fn fits(demand: &Amounts, free: &Amounts) -> bool {
     demand.iter().zip(free).all(|(asked, free)| asked <= free)
@@ -241,12 +252,7 @@ impl Fleet {
         spec: &Arc<WorkerSpec>,
         now: Time,
     ) -> WorkerId {
-        let kind = index.kind(KindKey {
-            prefix: spec.instance_name_prefix.clone(),
-            atoms: spec.offered.atoms.clone(),
-            size_class: spec.size_class,
-            pool: spec.pool.clone(),
-        });
+        let kind = index.kind(kind_key(spec));
         let host_id = self.host(spec);
         let id = self.workers.insert(Worker {
             key: key.clone(),
@@ -256,20 +262,26 @@ impl Fleet {
             drained: false,
             paused: false,
             run: None,
+            idle_since: now,
             waiting: None,
             deadline: now,
             armed: None,
         });
         self.worker_by_key.insert(key.clone(), id);
-        index.kinds[kind].hosts.insert(host_id);
-        let host = &mut self.hosts[host_id];
+        self.join_host(index, host_id, kind, spec);
+        self.relist(index, host_id);
+        id
+    }
+
+    /// A host has one worker more of that kind.
+    fn join_host(&mut self, index: &mut Index, id: HostId, kind: KindId, spec: &WorkerSpec) {
+        index.kinds[kind].hosts.insert(id);
+        let host = &mut self.hosts[id];
         host.kinds.entry(kind).or_default().workers += 1;
         host.max_inflight = spec.max_inflight_tasks;
         // Threads of one host advertise what the host has, not their share of it: it counts once.
         *host.advertised.entry(spec.offered.totals.clone()).or_default() += 1;
         host.count_totals();
-        self.relist(index, host_id);
-        id
     }
 
     fn host(&mut self, spec: &WorkerSpec) -> HostId {
@@ -297,37 +309,72 @@ impl Fleet {
     pub(crate) fn remove(&mut self, index: &mut Index, id: WorkerId) -> Option<Gone> {
         let worker = self.workers.remove(id)?;
         self.worker_by_key.remove(&worker.key);
-        let host = &mut self.hosts[worker.host];
-        let totals = host.totals.clone();
-        let served = host.serves(worker.kind, &totals);
-        decrement(&mut host.advertised, &worker.spec.offered.totals, |n| n);
-        host.count_totals();
-        if worker.is_held()
-            && let Some(of) = host.kinds.get_mut(&worker.kind)
-        {
-            of.held -= 1;
-        }
-        let last_there = decrement(&mut host.kinds, &worker.kind, |of| &mut of.workers);
-        let last_of_host = host.kinds.is_empty();
-        let serves_less = served && !host.serves(worker.kind, &totals);
-        let mut last_of_kind = false;
-        if last_there {
-            let hosts = &mut index.kinds[worker.kind].hosts;
-            hosts.remove(&worker.host);
-            last_of_kind = hosts.is_empty();
-            if last_of_kind {
-                index.drop_kind(worker.kind);
-            }
-        }
+        let totals = self.hosts[worker.host].totals.clone();
+        let held = worker.is_held();
+        let mut gone = self.leave_host(index, worker.host, worker.kind, worker.spec, held, totals);
         self.relist(index, worker.host);
-        let host = if last_of_host { self.hosts.remove(worker.host) } else { None };
-        let armed = host.as_ref().and_then(|h| h.armed);
-        if let Some(host) = host {
+        if gone.last_of_host
+            && let Some(host) = self.hosts.remove(worker.host)
+        {
+            gone.armed = host.armed;
             self.host_by_key.remove(&host.key);
             self.remember(host);
         }
-        let Worker { host, kind, spec, .. } = worker;
-        Some(Gone { host, last_of_host, armed, kind, spec, totals, last_of_kind, serves_less })
+        Some(gone)
+    }
+
+    /// Lets a worker that runs nothing and doesn't wait be another on the same host, and says what went with what it was.
+    /// `None`: it would be on another host or have another id, which is nothing that a worker can become.
+    pub(crate) fn change(&mut self, index: &mut Index, id: WorkerId, spec: &Arc<WorkerSpec>) -> Option<Gone> {
+        let worker = &mut self.workers[id];
+        if (&worker.spec.host, &worker.spec.id) != (&spec.host, &spec.id) {
+            return None;
+        }
+        let new_kind = index.kind(kind_key(spec));
+        let kind = std::mem::replace(&mut worker.kind, new_kind);
+        let old = std::mem::replace(&mut worker.spec, spec.clone());
+        let (host, held) = (worker.host, worker.is_held());
+        let totals = self.hosts[host].totals.clone();
+        // It comes before it goes, so that the host stays, with all that is known of it.
+        self.join_host(index, host, new_kind, spec);
+        if held && let Some(of) = self.hosts[host].kinds.get_mut(&new_kind) {
+            of.held += 1;
+        }
+        let gone = self.leave_host(index, host, kind, old, held, totals);
+        self.relist(index, host);
+        Some(gone)
+    }
+
+    /// A host, which had these totals, has one worker less of that kind.
+    fn leave_host(
+        &mut self,
+        index: &mut Index,
+        id: HostId,
+        kind: KindId,
+        spec: Arc<WorkerSpec>,
+        held: bool,
+        totals: Amounts,
+    ) -> Gone {
+        let host = &mut self.hosts[id];
+        let served = host.serves(kind, &totals);
+        decrement(&mut host.advertised, &spec.offered.totals, |n| n);
+        host.count_totals();
+        if held && let Some(of) = host.kinds.get_mut(&kind) {
+            of.held -= 1;
+        }
+        let last_there = decrement(&mut host.kinds, &kind, |of| &mut of.workers);
+        let last_of_host = host.kinds.is_empty();
+        let serves_less = served && !host.serves(kind, &totals);
+        let mut last_of_kind = false;
+        if last_there {
+            let hosts = &mut index.kinds[kind].hosts;
+            hosts.remove(&id);
+            last_of_kind = hosts.is_empty();
+            if last_of_kind {
+                index.drop_kind(kind);
+            }
+        }
+        Gone { host: id, last_of_host, armed: None, kind, spec, totals, last_of_kind, serves_less }
     }
 
     /// One that fails and restarts each time is not new when it comes back.
@@ -413,9 +460,10 @@ impl Fleet {
     }
 
     /// Its action is over, or given up: what it took is free again.
-    pub(crate) fn stop(&mut self, index: &Index, id: WorkerId) -> Option<Run> {
+    pub(crate) fn stop(&mut self, index: &Index, id: WorkerId, now: Time) -> Option<Run> {
         let worker = &mut self.workers[id];
         let run = worker.run.take()?;
+        worker.idle_since = now;
         let host = &mut self.hosts[worker.host];
         for (used, asked) in host.used.iter_mut().zip(&run.demand) {
             *used -= asked;

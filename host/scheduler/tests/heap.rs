@@ -37,6 +37,7 @@ fn bytes_per_action(routes: &[Arc<Route>]) -> usize {
             digest: digest(&format!("{n:032}")),
             route: route.clone(),
             asked: schema.action(&route.platform).unwrap(),
+            preferred: Vec::new(),
         };
         core.step(Time(n as u64), Event::Submit(submit), &mut out);
         out.clear();

@@ -85,6 +85,7 @@ fn nothing_is_lost_or_done_twice() {
     for what in [
         "abandoned",
         "accepted",
+        "another than before",
         "all-busy",
         "assigned",
         "backing-off",
@@ -97,6 +98,8 @@ fn nothing_is_lost_or_done_twice() {
         "lost",
         "never-fits",
         "no-property-match",
+        "not run again",
+        "not yet what it says it is",
         "on trial",
         "paused",
         "quarantined",
@@ -106,7 +109,9 @@ fn nothing_is_lost_or_done_twice() {
         "reported",
         "answered by the cache",
         "resumed",
+        "run again",
         "sent again",
+        "to a preferred host",
         "waits for a host",
         "unschedulable",
     ] {

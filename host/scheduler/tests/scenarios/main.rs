@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod attempts;
+mod candidates;
 mod clients;
 mod declared;
 mod exact_set;
@@ -18,6 +19,7 @@ mod placement;
 mod platform_properties;
 mod purity;
 mod records;
+mod run_again;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;

@@ -65,7 +65,7 @@ impl Gates {
         news: &HostNews,
     ) -> Result<&'static str, String> {
         let completed = matches!(event, Event::Poll(poll) if poll.spec.host == *host
-            && matches!(poll.report, Report::Completed(_, Verdict::Answer)))
+            && matches!(poll.report, Report::Completed(_, Verdict::Answer | Verdict::Again(_))))
             || matches!(event, Event::Release(_));
         let was = self.quarantined.get(host);
         let (right, what) = match news {
@@ -121,12 +121,13 @@ impl Gates {
             }
             Some(Quarantine::Trial(trial)) => *trial = Some(id),
         }
-        let rested = task.attempts.last().is_none_or(|last| {
-            let doublings = task.attempts.len() as u32 - 1;
+        let failed: Vec<_> = task.attempts.iter().filter(|a| a.has_failed()).collect();
+        let rested = failed.last().is_none_or(|last| {
+            let doublings = failed.len() as u32 - 1;
             let rest = config.retry_backoff * 2_u32.pow(doublings);
             now.since(last.ended) >= rest.min(config.retry_backoff_max)
         });
-        if !rested && task.attempts.iter().any(|a| a.host == *host) {
+        if !rested && failed.iter().any(|a| a.host == *host) {
             return Err(format!("task {} goes back to {host} without a rest", task.sequence));
         }
         Ok(())

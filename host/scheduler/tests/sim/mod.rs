@@ -14,10 +14,11 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::effect::{Effect, Output, Reply};
-use pointsman_scheduler::event::{Event, Report, Stage, Submit, Verdict};
+use pointsman_scheduler::event::{Again, Event, Report, Stage, Submit, Verdict};
 use pointsman_scheduler::holds::{Hold, Pattern};
-use pointsman_scheduler::ids::{OperationId, PollId, TaskId};
+use pointsman_scheduler::ids::{HostId, OperationId, PollId, TaskId};
 use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::Schema;
 use pointsman_scheduler::route::Affinity;
@@ -53,6 +54,11 @@ pub struct Sim {
     found: Vec<TaskId>,
     /// Misfortunes happen.
     faults: bool,
+    /// Policies want more than routes, and workers become others. Not in all seeds, so that those played again as
+    /// regression tests keep their meaning.
+    hooks: bool,
+    /// A host that was a candidate at some time.
+    stale: Option<HostId>,
     /// All invariants are looked at after every step. What is looked at changes nothing: a seed plays the same.
     pub thorough: bool,
     steps: u64,
@@ -95,6 +101,8 @@ impl Sim {
             history: DefaultHasher::new(),
             found: vec![],
             faults: true,
+            hooks: !matches!(seed % 5, 1 | 2),
+            stale: None,
             thorough: true,
             steps: 0,
         }
@@ -156,12 +164,58 @@ impl Sim {
             (3, Some(id)) => self.step(Event::Watch(id)),
             _ => {
                 let ask = self.ask();
-                let asked = self.schema.action(&ask.route.platform).unwrap();
-                self.names += 1;
-                let name = format!("op{}", self.names).into();
-                let Ask { digest, instance, route } = ask;
-                self.step(Event::Submit(Submit { name, instance, digest, route: Arc::new(route), asked }))
+                self.submit(&ask)
             }
+        }
+    }
+
+    fn submit(&mut self, ask: &Ask) -> Checked {
+        let asked = self.schema.action(&ask.route.platform).unwrap();
+        self.names += 1;
+        let name: Arc<str> = format!("op{}", self.names).into();
+        let Ask { digest, instance, route } = ask.clone();
+        let (name, route) = (name.clone(), Arc::new(route));
+        let mut submit = Submit { name, instance, digest, route, asked, preferred: vec![] };
+        if !self.hooks || !self.rng.percent(40) {
+            return self.step(Event::Submit(submit));
+        }
+        let at_most = 1 + self.rng.below(4) as usize;
+        let Submit { instance, digest, route, asked, .. } = &submit;
+        let mut candidates = self.core.candidates(instance, digest, route, asked, at_most);
+        self.model.are_candidates(&candidates, ask, at_most)?;
+        self.first_is_where_it_would_go(&submit, candidates.first())?;
+        if self.rng.percent(50) {
+            candidates.reverse();
+        }
+        submit.preferred = candidates.iter().map(|c| c.host).collect();
+        if self.rng.percent(20) {
+            submit.preferred.splice(0..0, self.stale);
+        }
+        let wished = submit.preferred.first().copied();
+        self.stale = candidates.last().map(|c| c.host).or(self.stale);
+        let name = submit.name.clone();
+        self.step(Event::Submit(submit))?;
+        let Some(first) = candidates.first().filter(|c| Some(c.host) == wished) else { return Ok(()) };
+        let task = self.core.operation(&name).and_then(|o| self.core.operation_by_id(o)?.task);
+        let on = task.and_then(|t| self.core.running_on(t));
+        // A bound may have been in its way.
+        if task.is_some() && on.is_none_or(|(host, _)| *host != first.name) {
+            return Err(format!("{ask:?} is on {on:?}, and {first:?} was preferred"));
+        }
+        self.model.count_preferred();
+        Ok(())
+    }
+
+    /// Without a wish, placement takes the first candidate; without a candidate, nobody.
+    fn first_is_where_it_would_go(&self, submit: &Submit, first: Option<&CandidateView>) -> Checked {
+        let mut core = self.core.clone();
+        let mut out = Output::default();
+        core.step(self.now, Event::Submit(submit.clone()), &mut out);
+        let Some(Effect::Submitted { task, joined, .. }) = out.effects.first() else { return Ok(()) };
+        let host = core.running_on(*task).map(|(host, _)| host);
+        match *joined && first.is_none() || host == first.map(|c| &c.name) {
+            true => Ok(()),
+            false => Err(format!("{first:?} is the first candidate for {submit:?}, and {host:?} gets it")),
         }
     }
 
@@ -291,6 +345,16 @@ impl Sim {
                 _ => Report::Idle,
             };
         }
+        if self.faults
+            && self.hooks
+            && self.rng.percent(45)
+            && let Report::Completed(_, verdict @ Verdict::Answer) = &mut poll.report
+        {
+            let route = self.ask().route;
+            let asked = self.schema.action(&route.platform).unwrap();
+            let again = Again { route: Arc::new(route), asked, cause: "not good enough".into() };
+            *verdict = Verdict::Again(Box::new(again));
+        }
         self.step(Event::Poll(poll))
     }
 
@@ -325,6 +389,11 @@ impl Sim {
             return Ok(());
         }
         let i = self.rng.below(n as u64) as usize;
+        if self.hooks && self.rng.percent(25) {
+            let host = self.bots[i].spec.host.trim_start_matches('h').parse();
+            self.bots[i].spec = self.some_worker(host.unwrap()).spec(&self.schema);
+            return Ok(());
+        }
         let (now, rng) = (self.now, &mut self.rng);
         let bot = &mut self.bots[i];
         match rng.below(9) {
@@ -356,8 +425,13 @@ impl Sim {
     }
 
     fn spawn(&mut self) {
+        let host = self.rng.below(5);
+        let worker = self.some_worker(host);
+        self.add_bot(worker);
+    }
+
+    fn some_worker(&mut self, host: u64) -> Worker {
         let rng = &mut self.rng;
-        let host = rng.below(5);
         let mut w = worker(&format!("h{host}"));
         // What a host has is the host's, and what its threads serve is theirs.
         for (key, total) in [("cpu", HOSTS[host as usize].0), ("mem", HOSTS[host as usize].1)] {
@@ -371,14 +445,13 @@ impl Sim {
                 w = w.with(key, rng.pick(values).unwrap());
             }
         }
-        w = match rng.below(8) {
+        match rng.below(8) {
             0 => w.prefix("x"),
             1 => w.prefix("x/y"),
             2 => w.pool("p"),
             3 => w.size(1),
             _ => w,
-        };
-        self.add_bot(w);
+        }
     }
 
     fn add_bot(&mut self, mut w: Worker) {

@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::effect::{Effect, End, OperationStage, Reply};
 use pointsman_scheduler::event::{Event, Report, Stage, Verdict, WorkerSpec};
 use pointsman_scheduler::explain::{Explanation, Obstacle, Reason, UNAVAILABLE_MAX};
 use pointsman_scheduler::holds::Hold;
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
-use pointsman_scheduler::route::SizeClass;
+use pointsman_scheduler::route::{Route, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
 use pointsman_scheduler::views::WorkerView;
 
 use super::gates::Gates;
+use crate::support::Ask;
 
 /// Of so many workers those that are gone are forgotten.
 const SPECS_MAX: usize = 48;
@@ -73,7 +75,10 @@ pub struct Model {
     /// Tasks whose worker was lost in this step, and so maybe after another was handed out in it.
     lost_now: BTreeSet<TaskId>,
     calls: BTreeMap<PollId, Call>,
+    /// What workers are, as far as it counts.
     specs: BTreeMap<Arc<str>, Arc<WorkerSpec>>,
+    /// What the caller of this step was.
+    spec_was: Option<Arc<WorkerSpec>>,
     /// Until when a worker may be silent.
     silence: BTreeMap<Arc<str>, Time>,
     /// By how much executing workers may call later than while few execute.
@@ -126,7 +131,7 @@ impl Model {
         }
         match event {
             Event::Poll(poll) => {
-                self.specs.insert(poll.worker.clone(), poll.spec.clone());
+                self.spec_was = self.specs.insert(poll.worker.clone(), poll.spec.clone());
                 self.heard(&poll.worker, now, config);
                 let call = Call { worker: poll.worker.clone(), wait_until: poll.wait_until };
                 self.calls.insert(poll.poll, call);
@@ -173,6 +178,7 @@ impl Model {
         core: &Scheduler,
         config: &Config,
     ) -> Checked {
+        self.spec_in_force(event, core)?;
         let mut assigned = Vec::new();
         let mut submitted = 0;
         for effect in effects {
@@ -206,6 +212,11 @@ impl Model {
                     let what = self.gates.news(now, event, host, news)?;
                     self.count(what);
                 }
+                Effect::Retried(task) => {
+                    let failed =
+                        core.task(*task).is_none_or(|t| t.attempts.last().is_some_and(|a| a.has_failed()));
+                    ensure!(failed, "{task:?} is said to have failed, and has not");
+                }
                 Effect::Reply { poll, reply } => {
                     assigned.extend(self.reply(now, event, *poll, *reply, core, config)?);
                 }
@@ -224,6 +235,46 @@ impl Model {
             core.queued_after(None).map(|(_, id, _)| id).filter(|id| core.waits_for(*id).is_some()).collect();
         self.nothing_is_lost(core)?;
         self.deadlines_are_known(now, core, config)
+    }
+
+    /// Whoever runs nothing is what it says it is.
+    fn spec_in_force(&mut self, event: &Event, core: &Scheduler) -> Checked {
+        let Event::Poll(poll) = event else { return Ok(()) };
+        // Lost in this step, or one too many.
+        let Some(spec) = core.spec_of(&poll.worker) else { return Ok(()) };
+        let had = self.running.iter().find(|(_, w)| **w == poll.worker).map(|(t, _)| *t);
+        let has_it_still = had.is_some() && core.task_on(&poll.worker) == had;
+        if spec != &poll.spec {
+            let busy = matches!(poll.report, Report::Executing(..)) || has_it_still;
+            ensure!(busy, "{} runs nothing and is not what it says it is", poll.worker);
+            self.count("not yet what it says it is");
+        } else if self.spec_was.take().is_some_and(|was| was != *spec) {
+            self.count("another than before");
+        }
+        self.specs.insert(poll.worker.clone(), spec.clone());
+        Ok(())
+    }
+
+    /// They are hosts that have a worker waiting for such an action, each once.
+    pub fn are_candidates(&mut self, candidates: &[CandidateView], ask: &Ask, at_most: usize) -> Checked {
+        ensure!(candidates.len() <= at_most, "{} candidates, not {at_most}", candidates.len());
+        let hosts: BTreeSet<_> = candidates.iter().map(|c| c.host).collect();
+        ensure!(hosts.len() == candidates.len(), "a candidate is there twice: {candidates:?}");
+        for candidate in candidates {
+            let waits = self.calls.values().map(|c| &self.specs[&c.worker]).any(|spec| {
+                spec.host == candidate.name
+                    && spec.pool == candidate.pool
+                    && meets(spec, &ask.instance, &ask.route)
+            });
+            ensure!(waits, "{candidate:?} has no worker that waits for {ask:?}");
+            ensure!(!self.runs(&candidate.name, &ask.digest), "{candidate:?} runs {ask:?} already");
+        }
+        Ok(())
+    }
+
+    /// It went to the host that was wanted most.
+    pub fn count_preferred(&mut self) {
+        self.count("to a preferred host");
     }
 
     // === Operations ===
@@ -277,7 +328,13 @@ impl Model {
                     self.lost_now.insert(task);
                 }
                 ensure!(silent || said_so, "a task was taken from {worker} for no reason");
-                self.count(if silent { "lost" } else { "given back" });
+                let again = matches!(event, Event::Poll(poll) if poll.worker == worker
+                    && matches!(poll.report, Report::Completed(_, Verdict::Again(_))));
+                self.count(match () {
+                    () if again => "run again",
+                    () if silent => "lost",
+                    () => "given back",
+                });
             }
         }
         Ok(())
@@ -296,7 +353,16 @@ impl Model {
         let right = match (end, event) {
             (End::Reported, Event::Poll(poll)) => {
                 let holds = self.running.get(&task) == Some(&poll.worker);
-                holds && poll.report == Report::Completed(digest.clone(), Verdict::Answer)
+                let enough = || {
+                    let tries = self.was.get(&task).map_or(0, |t| t.attempts.len() + 1);
+                    tries >= config.max_attempts || config.classes_max < 1000 || config.demands_max < 64
+                };
+                holds
+                    && match &poll.report {
+                        Report::Completed(d, Verdict::Answer) => d == digest,
+                        Report::Completed(d, Verdict::Again(_)) => d == digest && enough(),
+                        _ => false,
+                    }
             }
             (End::Reported, Event::FoundInCache(found)) => *found == task,
             (End::Cancelled, Event::Cancel(id)) => *id == operation,
@@ -313,8 +379,10 @@ impl Model {
             _ => false,
         };
         ensure!(right, "{operation:?} ended with {end:?} by {event:?}");
+        let wanted_again = matches!(event, Event::Poll(poll) if matches!(poll.report, Report::Completed(_, Verdict::Again(_))));
         self.count(match end {
             End::Reported if matches!(event, Event::FoundInCache(_)) => "answered by the cache",
+            End::Reported if wanted_again => "not run again",
             End::Reported => "reported",
             End::Cancelled => "cancelled",
             End::Refused(_) => "refused",
@@ -395,7 +463,7 @@ impl Model {
         ensure!(again.is_none_or(|w| w == worker), "a task is on {again:?} and on {worker}");
         let is_new = again.is_none();
         ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
-        let failed_on = |host: &str| task.attempts.iter().any(|a| &*a.host == host);
+        let failed_on = |host: &str| task.attempts.iter().any(|a| a.has_failed() && &*a.host == host);
         let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
             is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now) && self.gates.serves(s)
         };
@@ -468,7 +536,7 @@ impl Model {
         let [path] = &paths(core, id)[..] else { return Ok(()) };
         for (_, other, _) in core.queued_after(None) {
             let task = core.task(other).ok_or("a queued task is gone")?;
-            let failed_here = task.attempts.iter().any(|a| a.host == spec.host);
+            let failed_here = task.attempts.iter().any(|a| a.has_failed() && a.host == spec.host);
             let ran_here = self.gone_now.iter().any(|(h, d)| *h == spec.host && *d == task.digest);
             let runs_here = ran_here || self.runs(&spec.host, &task.digest);
             let lost_now = self.lost_now.contains(&other);
@@ -606,8 +674,12 @@ fn paths(core: &Scheduler, id: TaskId) -> Vec<Vec<Arc<str>>> {
 
 /// By the text of both, and what the host has in all.
 pub fn is_eligible(spec: &WorkerSpec, task: &Task) -> bool {
+    meets(spec, &task.instance, &task.route)
+}
+
+fn meets(spec: &WorkerSpec, instance: &str, route: &Route) -> bool {
     let has = |key: &str| spec.properties.iter().any(|p| &*p.name == key);
-    let meets = task.route.platform.iter().all(|p| match &*p.name {
+    let has_all = route.platform.iter().all(|p| match &*p.name {
         "gpu" | "tag" => spec.properties.contains(p),
         "os" | "image" => has(&p.name),
         "cpu" | "mem" => amount(spec, &p.name).is_some_and(|total| p.value.parse::<u64>().unwrap() <= total),
@@ -616,13 +688,13 @@ pub fn is_eligible(spec: &WorkerSpec, task: &Task) -> bool {
     });
     let prefix = &*spec.instance_name_prefix;
     let named = prefix.is_empty()
-        || *task.instance == *prefix
-        || task.instance.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
-    let sized = match task.route.size {
+        || *instance == *prefix
+        || instance.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+    let sized = match route.size {
         SizeClass::Exactly(size) => size == spec.size_class,
         _ => true,
     };
-    meets && named && sized && task.route.pool.as_ref().is_none_or(|p| *p == spec.pool)
+    has_all && named && sized && route.pool.as_ref().is_none_or(|p| *p == spec.pool)
 }
 
 fn amount(spec: &WorkerSpec, key: &str) -> Option<u64> {

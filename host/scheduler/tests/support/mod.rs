@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::effect::{Change, Effect, End, Output, Refusal, Reply};
-use pointsman_scheduler::event::{Event, Poll, Report, Stage, Submit, Verdict, WorkerSpec};
+use pointsman_scheduler::event::{Again, Event, Poll, Report, Stage, Submit, Terms, Verdict, WorkerSpec};
 use pointsman_scheduler::explain::Explanation;
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
-use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
+use pointsman_scheduler::ids::{ActionDigest, HostId, OperationId, PollId, TaskId};
 use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
 use pointsman_scheduler::records::{FinishedRecord, HoldRecord, Records, TaskRecord};
 use pointsman_scheduler::route::{Affinity, Property, Route, SizeClass};
@@ -156,6 +157,7 @@ impl Worker {
                 size_class: self.size_class,
                 pool: self.pool.clone(),
                 max_inflight_tasks: self.max_inflight_tasks,
+                terms: Terms::default(),
             })
         });
         self.spec.insert(spec).clone()
@@ -303,6 +305,21 @@ impl World {
     }
 
     pub fn try_submit(&mut self, ask: &Ask) -> Result<(OperationId, TaskId, bool), Refusal> {
+        self.submit_to(ask, Vec::new())
+    }
+
+    /// Hosts that could run it at once, by name.
+    pub fn candidates(&self, ask: &Ask, at_most: usize) -> Vec<CandidateView> {
+        let asked = self.schema.action(&ask.route.platform).unwrap();
+        self.core.candidates(&ask.instance, &ask.digest, &ask.route, &asked, at_most)
+    }
+
+    /// Rather to these hosts, the first one first.
+    pub fn submit_to(
+        &mut self,
+        ask: &Ask,
+        preferred: Vec<HostId>,
+    ) -> Result<(OperationId, TaskId, bool), Refusal> {
         self.names += 1;
         let mut effects = vec![];
         self.step(Event::Submit(Submit {
@@ -311,6 +328,7 @@ impl World {
             digest: ask.digest.clone(),
             route: Arc::new(ask.route.clone()),
             asked: self.schema.action(&ask.route.platform).unwrap(),
+            preferred,
         }));
         effects.extend(self.effects.iter());
         match effects[0] {
@@ -394,6 +412,14 @@ impl World {
 
     pub fn completed(&mut self, worker: &Worker, name: &str) -> String {
         self.poll(worker, Report::Completed(digest(name), Verdict::Answer))
+    }
+
+    /// It has completed it, and a policy wants it to run once more by this route.
+    pub fn again(&mut self, worker: &Worker, name: &str, ask: &Ask) -> String {
+        let asked = self.schema.action(&ask.route.platform).unwrap();
+        let route = Arc::new(ask.route.clone());
+        let again = Again { route, asked, cause: "policy p asked for another attempt".into() };
+        self.poll(worker, Report::Completed(digest(name), Verdict::Again(Box::new(again))))
     }
 
     pub fn failed(&mut self, worker: &Worker, name: &str, cause: &str) -> String {

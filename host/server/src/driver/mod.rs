@@ -219,7 +219,7 @@ impl Driver {
         let mut name = uuid::Uuid::encode_buffer();
         let name: Arc<str> = (&*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut name)).into();
         let instance = payload.instance_name.clone();
-        let submit = Event::Submit(Submit { name, instance, digest, route, asked });
+        let submit = Event::Submit(Submit { name, instance, digest, route, asked, preferred: Vec::new() });
         let accepted = self.step(submit, None, |core, effects| {
             let answer = effects.iter().find_map(|effect| match effect {
                 Effect::Submitted { operation, task, joined } => Some(Ok((*operation, *task, *joined))),
@@ -490,7 +490,7 @@ impl Core {
         let mut deliveries = Vec::with_capacity(effects.len());
         for effect in effects {
             match effect {
-                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } => {}
+                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } | Effect::Retried(_) => {}
                 Effect::Stage { operation, task, sequence, stage } => {
                     deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
                 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pointsman_proto::remoteworker::SynchronizeRequest;
 use pointsman_scheduler::declared::DeclaredPool;
-use pointsman_scheduler::event::WorkerSpec;
+use pointsman_scheduler::event::{Terms, WorkerSpec};
 use pointsman_scheduler::properties::Schema;
 use smallvec::SmallVec;
 use tonic::Status;
@@ -126,6 +126,7 @@ impl Workers {
             size_class: request.size_class,
             pool: pool.map_or_else(|| DEFAULT_POOL.into(), |pool| pool.name.clone()),
             max_inflight_tasks: pool.map_or(0, |pool| pool.max_inflight_tasks),
+            terms: Terms::default(),
         })
     }
 }
