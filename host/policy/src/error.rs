@@ -32,6 +32,25 @@ pub enum LoadError {
     /// It failed while it was started or configured.
     #[error("it failed while it was configured: {0}")]
     Failed(Failure),
+    /// Only one version is let in, and this is another.
+    #[error(
+        "its sha256 is {found}, and the configuration pins {pinned} (`sha256`); change or remove the pin to let it in"
+    )]
+    Pinned {
+        /// The digest that is let in.
+        pinned: String,
+        /// The digest of this one.
+        found: String,
+    },
+    /// It is not signed as it has to be.
+    #[error("its signature is not accepted: {0}")]
+    Signature(String),
+    /// Golden cases that it carries do not come out as they should.
+    #[error("its own golden cases fail: {}", .failures.join("; "))]
+    Golden {
+        /// Each difference, with the name of its case.
+        failures: Vec<String>,
+    },
     /// It does not say who it is.
     #[error("its manifest can't be used: {0}")]
     Manifest(String),
@@ -55,6 +74,9 @@ pub enum RuntimeError {
     /// The Wasm engine does not work on this machine.
     #[error("can't start the policy engine: {0}")]
     Engine(String),
+    /// The state folder can't be used.
+    #[error("can't use the state folder of policies: {0}")]
+    State(String),
     /// The default policy does not load; its configuration is the usual reason.
     #[error("can't load the built-in default policy: {0}")]
     Default(#[source] LoadError),

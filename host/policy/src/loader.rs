@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
 use crate::componentize::component_of;
+use crate::cwasm::CompiledCache;
 use crate::decision::PolicyId;
 use crate::engine::Ticking;
 use crate::error::LoadError;
@@ -18,6 +19,7 @@ use crate::tally::count;
 pub(crate) struct Loader {
     pub(crate) ticking: Ticking,
     pub(crate) offer: Offer,
+    pub(crate) cache: CompiledCache,
     /// Instances that each policy keeps.
     pub(crate) instances: usize,
     pub(crate) common: Arc<Common>,
@@ -73,13 +75,13 @@ impl Loader {
 
     fn compile(&self, bytes: &[u8]) -> Result<Component, LoadError> {
         let component = component_of(bytes).map_err(|error| LoadError::NotAComponent(error.to_string()))?;
-        Component::from_binary(&self.ticking.engine, &component)
-            .map_err(|error| LoadError::NotAComponent(format!("{error:#}")))
+        let (component, _) = self.cache.component(&component).map_err(LoadError::NotAComponent)?;
+        Ok(component)
     }
 }
 
 /// SHA-256 in lower-case hex.
-pub(crate) fn digest_hex(bytes: &[u8]) -> String {
+pub fn digest_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,6 +1,7 @@
 //! What a server can set about its policies, and the limits that hold for each.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct Options {
     pub instances: usize,
     /// Configuration of the embedded default policy, as JSON.
     pub default_config: String,
+    /// Folder in which versions and compiled components survive a restart; `None`: they don't.
+    pub state_dir: Option<PathBuf>,
     /// What the interface `host` answers.
     pub sources: Sources,
     /// Who gets a record of every decision; `None`: nothing is recorded, which saves some of the time.
@@ -53,6 +56,7 @@ impl Default for Options {
             limits: Limits::default(),
             instances: std::thread::available_parallelism().map_or(1, Into::into),
             default_config: "{}".into(),
+            state_dir: None,
             sources: Sources::default(),
             recorder: None,
         }

@@ -254,10 +254,6 @@ impl Policy {
             Err(_) => Err(refused("refuses the configuration that the first one accepted")),
         }
     }
-
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.common.limits
-    }
 }
 
 impl fmt::Debug for Policy {

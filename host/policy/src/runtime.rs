@@ -9,8 +9,10 @@ use std::time::{Instant, SystemTime};
 use arc_swap::ArcSwap;
 use pointsman_scheduler::route::Route;
 
+use crate::archive::Archive;
 use crate::chain::{Outcome, Walk};
 use crate::chores::Chores;
+use crate::cwasm::CompiledCache;
 use crate::decision::{Answer, Decision, Hook, Rejection, Step};
 use crate::engine::Ticking;
 use crate::error::{LoadError, RuntimeError};
@@ -41,6 +43,8 @@ pub struct Runtime {
     pub(crate) tripwire: Arc<Tripwire>,
     recorder: Option<Recorder>,
     shadow: Shadow,
+    /// What survives a restart, if there is a folder for it.
+    pub(crate) archive: Option<Archive>,
 }
 
 impl Runtime {
@@ -49,7 +53,7 @@ impl Runtime {
     /// # Errors
     /// When the Wasm engine does not work on this machine, or the default policy refuses its configuration.
     pub fn new(options: Options) -> Result<Self, RuntimeError> {
-        let Options { limits, instances, default_config, sources, recorder } = options;
+        let Options { limits, instances, default_config, state_dir, sources, recorder } = options;
         let ticking = Ticking::new(limits.deadline).map_err(RuntimeError::Engine)?;
         let offer = Offer::new().map_err(RuntimeError::Engine)?;
         let common = Arc::new(Common {
@@ -59,7 +63,11 @@ impl Runtime {
             stores: Default::default(),
             chores: Chores::start().map_err(RuntimeError::Engine)?,
         });
-        let loader = Loader { ticking, offer, instances, common };
+        let archive = state_dir.as_deref().map(Archive::open).transpose();
+        let archive = archive.map_err(|error| RuntimeError::State(error.to_string()))?;
+        let cache = CompiledCache::open(archive.as_ref().map(Archive::path), &ticking.engine)
+            .map_err(|error| RuntimeError::State(error.to_string()))?;
+        let loader = Loader { ticking, offer, cache, instances, common };
         let how = How { config: &default_config, ..How::default() };
         let default = Arc::new(loader.load(DEFAULT, &how).map_err(RuntimeError::Default)?);
         let tripwire = Arc::<Tripwire>::default();
@@ -72,6 +80,7 @@ impl Runtime {
             shadow: Shadow::start(tripwire.clone()).map_err(RuntimeError::Engine)?,
             tripwire,
             recorder,
+            archive,
         })
     }
 

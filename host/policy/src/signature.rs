@@ -54,6 +54,12 @@ pub enum SignatureError {
     },
 }
 
+impl PartialEq for SigningKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
 impl SigningKey {
     /// Reads a key: the text in base64, or all of a `.pub` file.
     ///

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pointsman_scheduler::route::Route;
 use sha2::{Digest, Sha256};
 
+use crate::archive::TrialMode;
 use crate::decision::Rejection;
 use crate::facts::ActionFacts;
 use crate::policy::Policy;
@@ -33,6 +34,28 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// As it is kept in the state folder.
+    pub(crate) fn kept(&self) -> TrialMode {
+        match self {
+            Self::Shadow(share) => TrialMode::Shadow(*share),
+            Self::Canary(Share::Invocations(share)) => TrialMode::Canary(*share),
+            Self::Canary(Share::Prefixes(list)) => {
+                TrialMode::CanaryPrefixes(list.iter().map(|prefix| prefix.to_string()).collect())
+            }
+        }
+    }
+
+    /// The other way round.
+    pub(crate) fn of_kept(kept: &TrialMode) -> Self {
+        match kept {
+            TrialMode::Shadow(share) => Self::Shadow(*share),
+            TrialMode::Canary(share) => Self::Canary(Share::Invocations(*share)),
+            TrialMode::CanaryPrefixes(list) => {
+                Self::Canary(Share::Prefixes(list.iter().map(|prefix| prefix.as_str().into()).collect()))
+            }
+        }
+    }
+
     /// For people.
     pub fn describe(&self) -> String {
         match self {

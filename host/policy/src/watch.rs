@@ -1,4 +1,4 @@
-//! A policy file that is loaded again when it changes.
+//! A file that is read again when it changes.
 //!
 //! The folder is watched, not the file: editors write a new file and rename it, Kubernetes swaps a symbolic link
 //! beside it. What the file system tells is taken as a hint only. A file counts as changed when its content is
@@ -8,7 +8,6 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,11 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use crate::error::LoadError;
-use crate::generation::Generation;
 use crate::loader::digest_hex;
-use crate::policy::Policy;
-use crate::runtime::Runtime;
 
 /// How closely a file is watched.
 #[derive(Clone, Debug)]
@@ -39,55 +34,23 @@ impl Default for WatchOptions {
     }
 }
 
-/// What a [`Watcher`] did about a changed file.
+/// What a [`FileWatch`] found.
 #[derive(Clone, Debug)]
-pub enum Change {
-    /// The new policy is in force; queued actions may be routed again.
-    Installed(Arc<Generation>),
-    /// The file can't be used, and the policy that was in force still is.
-    Refused {
-        /// SHA-256 of the file in hex; `None` when it could not be read.
-        digest_hex: Option<String>,
-        /// Why, for people.
-        reason: String,
-    },
-}
-
-/// A file that can't be watched, or holds no policy that can be put in force, when the server starts.
-#[derive(Debug, thiserror::Error)]
-pub enum WatchError {
-    /// The file can't be read.
-    #[error("can't read the policy {path}: {error}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It does not load.
-    #[error("can't use the policy {path} (sha256 {digest_hex}): {error}")]
-    Load {
-        /// The file.
-        path: PathBuf,
-        /// SHA-256 of its content, in hex.
+pub enum Found {
+    /// The file has another content than before.
+    Content {
+        /// The content, or its first part with at least one byte more than was allowed.
+        bytes: Vec<u8>,
+        /// Its SHA-256, in lower-case hex.
         digest_hex: String,
-        /// Why.
-        error: LoadError,
     },
-    /// There is no thread for it.
-    #[error("can't start the thread that watches the policy {path}: {error}")]
-    Thread {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    /// The file can't be read, and why; told once until that changes.
+    Unreadable(String),
 }
 
-/// Watches a file until it is dropped. Loading runs on a thread of its own. A drop waits for a load that is running,
-/// so that nothing is put in force after it.
+/// Watches a file until it is dropped, on a thread of its own. A drop waits for what is being told.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct FileWatch {
     messages: Sender<Message>,
     thread: Option<JoinHandle<()>>,
 }
@@ -95,55 +58,48 @@ pub struct Watcher {
 enum Message {
     /// Something happened in the folder; `true`: to the file itself.
     Told(bool),
+    /// Look now.
+    Look,
     Stop,
 }
 
-impl Watcher {
-    /// Puts the policy of a file in force and begins to watch the file. `config_json` is given to each version of it.
-    /// `on_change` is called on the watching thread after each change that was acted upon, not for the first version,
-    /// which is [`Runtime::in_force`] when this returns.
+impl FileWatch {
+    /// Watches `path`. `known` is the digest of the content that the caller has; `tell` hears of every other one.
     ///
     /// # Errors
-    /// When the first version can't be put in force. What goes wrong later is logged and told to `on_change`.
+    /// When there is no thread for it.
     pub fn start(
-        runtime: Arc<Runtime>,
         path: impl Into<PathBuf>,
-        config_json: impl Into<String>,
+        bytes_max: usize,
+        known: Option<String>,
         options: WatchOptions,
-        on_change: impl Fn(&Change) + Send + 'static,
-    ) -> Result<Self, WatchError> {
-        let (path, config) = (path.into(), config_json.into());
-        // Stamped before it is read: a change in between is then seen as one.
-        let stamp = Stamp::of(&path);
-        let bytes = read(&path, runtime.file_bytes_max());
-        let bytes = bytes.map_err(|error| WatchError::Read { path: path.clone(), error })?;
-        let digest = digest_hex(&bytes);
-        let generation = runtime.load(&bytes, &config).map_err(|error| WatchError::Load {
-            path: path.clone(),
-            digest_hex: digest.clone(),
-            error,
-        })?;
+        tell: impl Fn(Found) + Send + 'static,
+    ) -> io::Result<Self> {
+        let path = path.into();
         let (messages, inbox) = channel();
         let file = Watched {
-            runtime,
-            config,
-            on_change: Box::new(on_change),
-            stamp,
-            in_force: digest,
-            refused: None,
+            bytes_max,
+            tell: Box::new(tell),
+            // Not what is there now: it may have changed since the caller read it.
+            stamp: None,
+            told: known.map(Told::Content),
             folder: Folder::new(&path, options.notify.then(|| messages.clone())),
-            path: path.clone(),
+            path,
         };
-        file.install(generation, Instant::now());
         let thread = std::thread::Builder::new()
-            .name("policy-watch".into())
-            .spawn(move || file.run(&inbox, &options))
-            .map_err(|error| WatchError::Thread { path, error })?;
+            .name("file-watch".into())
+            .spawn(move || file.run(&inbox, &options))?;
         Ok(Self { messages, thread: Some(thread) })
+    }
+
+    /// Has the file looked at now, whether or not it seems to have changed.
+    pub fn look(&self) {
+        // Fails only when the thread has ended.
+        let _ = self.messages.send(Message::Look);
     }
 }
 
-impl Drop for Watcher {
+impl Drop for FileWatch {
     fn drop(&mut self) {
         // Fails only when the thread has ended, which is what we want.
         let _ = self.messages.send(Message::Stop);
@@ -180,24 +136,30 @@ fn file_id(_metadata: &fs::Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// Reads no more than a policy may have and one byte, so that whoever loads it says that it is too large.
-fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+/// Reads a file, of one that is too large so much that this shows.
+///
+/// # Errors
+/// As the file system says.
+pub fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
+/// What was told last.
+#[derive(PartialEq, Eq)]
+enum Told {
+    Content(String),
+    Unreadable(String),
+}
+
 /// The state of the watching thread.
 struct Watched {
-    runtime: Arc<Runtime>,
     path: PathBuf,
-    config: String,
-    on_change: Box<dyn Fn(&Change) + Send>,
+    bytes_max: usize,
+    tell: Box<dyn Fn(Found) + Send>,
     stamp: Option<Stamp>,
-    /// Digest of what was put in force last.
-    in_force: String,
-    /// What was refused last, so that it is told once.
-    refused: Option<String>,
+    told: Option<Told>,
     folder: Folder,
 }
 
@@ -209,6 +171,10 @@ impl Watched {
             let wait = due.map_or(options.poll, |due| due.saturating_duration_since(Instant::now()));
             let told = match inbox.recv_timeout(wait) {
                 Ok(Message::Told(this_file)) => this_file,
+                Ok(Message::Look) => {
+                    due = Some(Instant::now());
+                    false
+                }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => false,
             };
@@ -224,71 +190,23 @@ impl Watched {
         }
     }
 
-    /// Reads the file and acts when its content is another one.
+    /// Reads the file and tells when its content is another one.
     fn look(&mut self) {
-        let started = Instant::now();
-        let bytes = match read(&self.path, self.runtime.file_bytes_max()) {
-            Ok(bytes) => bytes,
-            Err(error) => return self.refuse(None, format!("can't be read: {error}")),
+        let found = match read_bounded(&self.path, self.bytes_max) {
+            Ok(bytes) => Found::Content { digest_hex: digest_hex(&bytes), bytes },
+            Err(error) => Found::Unreadable(error.to_string()),
         };
         if Stamp::of(&self.path) != self.stamp {
             return; // written again meanwhile: the next turn sees that
         }
-        let digest = digest_hex(&bytes);
-        if digest == self.in_force {
-            if self.refused.take().is_some() {
-                tracing::info!(path = %self.path.display(), digest, "policy file is again the one in force");
-            }
-            return;
+        let told = match &found {
+            Found::Content { digest_hex, .. } => Told::Content(digest_hex.clone()),
+            Found::Unreadable(why) => Told::Unreadable(why.clone()),
+        };
+        if self.told.as_ref() != Some(&told) {
+            self.told = Some(told);
+            (self.tell)(found);
         }
-        if self.refused.as_ref() == Some(&digest) {
-            return;
-        }
-        match self.runtime.load(&bytes, &self.config) {
-            Ok(generation) => {
-                self.in_force = digest;
-                self.refused = None;
-                let generation = self.install(generation, started);
-                (self.on_change)(&Change::Installed(generation));
-            }
-            Err(error) => self.refuse(Some(digest), error.to_string()),
-        }
-    }
-
-    fn install(&self, policy: Policy, started: Instant) -> Arc<Generation> {
-        let policy_id = policy.policy().clone();
-        let before = self.runtime.in_force();
-        let replaces = before.first("").map(|policy| policy.policy().digest_hex.clone()).unwrap_or_default();
-        let generation = self.runtime.install(policy);
-        let policy = policy_id;
-        tracing::info!(
-            path = %self.path.display(),
-            policy = &*policy.name,
-            version = &*policy.version,
-            digest = &*policy.digest_hex,
-            generation = generation.number(),
-            replaces = &*replaces,
-            load_ms = started.elapsed().as_millis() as u64,
-            "policy in force"
-        );
-        generation
-    }
-
-    fn refuse(&mut self, digest_hex: Option<String>, reason: String) {
-        let told = digest_hex.clone().unwrap_or_else(|| reason.clone());
-        if self.refused.as_ref() == Some(&told) {
-            return;
-        }
-        self.refused = Some(told);
-        let in_force = self.runtime.in_force();
-        let in_force = in_force.first("").map(|policy| policy.policy().to_string()).unwrap_or_default();
-        tracing::error!(
-            path = %self.path.display(),
-            digest = digest_hex.as_deref().unwrap_or("unknown"),
-            in_force,
-            "changed policy file refused, the policy in force stays: {reason}"
-        );
-        (self.on_change)(&Change::Refused { digest_hex, reason });
     }
 }
 

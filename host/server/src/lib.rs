@@ -6,6 +6,7 @@ pub mod config;
 pub mod driver;
 mod gate;
 pub mod match_log;
+pub mod reload;
 pub mod reroute;
 pub mod rev2;
 pub mod routing;

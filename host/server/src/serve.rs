@@ -1,12 +1,11 @@
 //! `pointsman serve`: which part is given to which. Reads like a dependency graph.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pointsman_policy::{Change, Options, Runtime, WatchOptions, Watcher};
+use pointsman_policy::{Manager, ManagerOptions, Options, Runtime, WatchOptions};
 use pointsman_proto::DESCRIPTORS;
 use pointsman_proto::bytestream::byte_stream_server::ByteStreamServer;
 use pointsman_proto::longrunning::operations_server::OperationsServer;
@@ -34,6 +33,7 @@ use crate::config::{self, Config, Matching, PlatformValues};
 use crate::driver::Driver;
 use crate::gate::GateLayer;
 use crate::match_log;
+use crate::reload::Reload;
 use crate::reroute;
 use crate::rev2::action_cache::ActionCacheService;
 use crate::rev2::bytestream::ByteStreamService;
@@ -53,25 +53,27 @@ pub struct Server {
     pub address: SocketAddr,
     /// The core.
     pub driver: Arc<Driver>,
-    /// The policies.
+    /// The policies in force.
     pub policies: Arc<Runtime>,
+    /// Who puts them in force.
+    pub manager: Arc<Manager>,
     health: tonic_health::server::HealthReporter,
     stop: CancellationToken,
     stop_worker: CancellationToken,
     tasks: TaskTracker,
     worker: Option<tokio::task::JoinHandle<()>>,
     grace: Duration,
-    /// Watches the policy file until it is dropped.
-    _watcher: Option<Watcher>,
 }
 
 /// Serves until `shutdown`.
 ///
 /// # Errors
 /// The storage, the policy or the port can't be had.
-pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(config: Config, reload: Reload, shutdown: CancellationToken) -> anyhow::Result<()> {
     let server = Server::start(&config).await?;
+    let reloading = tokio::spawn(reload.run(config, server.manager.clone(), shutdown.clone()));
     shutdown.cancelled().await;
+    reloading.abort();
     server.stop().await;
     Ok(())
 }
@@ -94,9 +96,7 @@ impl Server {
         let driver = Driver::new(core(config), schema, pools.clone());
         let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone()));
         let (changed, generation) = watch::channel(0);
-        let watcher =
-            config.policy.file.as_deref().map(|file| watch_policy(config, file, &policies, changed));
-        let watcher = watcher.transpose()?;
+        let manager = manager(config, policies.clone(), changed).await?;
 
         // A worker that comes with the first second finds the port open: it is bound before anything is spawned.
         let incoming = TcpIncoming::bind(config.listen)
@@ -161,18 +161,7 @@ impl Server {
         let worker = config.worker.enabled.then(|| spawn_worker(config, address, stop_worker.clone()));
         tracing::info!(%address, worker = config.worker.enabled, "serving");
         let grace = config.timers.shutdown_grace;
-        Ok(Self {
-            address,
-            driver,
-            policies,
-            health,
-            stop,
-            stop_worker,
-            tasks,
-            worker,
-            grace,
-            _watcher: watcher,
-        })
+        Ok(Self { address, driver, policies, manager, health, stop, stop_worker, tasks, worker, grace })
     }
 
     /// Ends everything in order: no new work, the worker's actions, streams with UNAVAILABLE, the port.
@@ -244,10 +233,22 @@ fn options(config: &Config) -> Options {
     options.limits.fuel_per_call = config.policy.fuel;
     options.limits.deadline = config.policy.deadline;
     options.limits.memory_bytes = usize::try_from(config.policy.memory_max_bytes).unwrap_or(usize::MAX);
-    if config.policy.file.is_none() {
-        options.default_config = config.policy.config.to_string();
-    }
+    options.default_config = config.policy.default_config();
+    options.state_dir = Some(config.policy.dir.clone());
     options
+}
+
+/// Puts the configured policies in force, which may mean compiling them: not on a thread that serves calls.
+async fn manager(
+    config: &Config,
+    policies: Arc<Runtime>,
+    swapped: watch::Sender<u64>,
+) -> anyhow::Result<Arc<Manager>> {
+    let on_swap = Box::new(move |number| _ = swapped.send_replace(number));
+    let options = ManagerOptions { watch: WatchOptions::default(), on_swap };
+    let plan = config.policy.plan();
+    let manager = tokio::task::spawn_blocking(move || Manager::start(policies, plan, options)).await;
+    Ok(Arc::new(manager.context("the policies could not be loaded")??))
 }
 
 fn core(config: &Config) -> pointsman_scheduler::scheduler::Config {
@@ -338,23 +339,6 @@ fn reflection() -> anyhow::Result<
 }
 
 /// Loads the policy file, and again whenever it changes.
-fn watch_policy(
-    config: &Config,
-    file: &Path,
-    policies: &Arc<Runtime>,
-    changed: watch::Sender<u64>,
-) -> anyhow::Result<Watcher> {
-    let text = config.policy.config.to_string();
-    let watcher = Watcher::start(policies.clone(), file, text, WatchOptions::default(), move |change| {
-        if let Change::Installed(generation) = change {
-            // Whoever reroutes may have ended with the server.
-            _ = changed.send(generation.number());
-        }
-    });
-    // Its errors name the file and say what is wrong with it.
-    Ok(watcher?)
-}
-
 fn spawn_worker(
     config: &Config,
     address: SocketAddr,

@@ -10,7 +10,7 @@ const ROLLED_BACK_MAX: usize = 50;
 const HISTORY_MAX: usize = 200;
 
 /// State of a link over restarts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkState {
     /// SHA-256 of the policy file that was last acted on: it is looked at again only when it has become another.
@@ -42,6 +42,9 @@ pub struct Version {
     pub since_unix_ms: u64,
     /// Where it came from.
     pub source: Source,
+    /// Content of its signature file, if it has one.
+    #[serde(default)]
+    pub signature: Option<String>,
 }
 
 /// Where a version came from.
@@ -56,8 +59,19 @@ pub enum Source {
     Default,
 }
 
+impl Source {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Push => "push",
+            Self::Default => "built-in",
+        }
+    }
+}
+
 /// A version on trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Which one.
     pub version: Version,
@@ -66,13 +80,15 @@ pub struct Trial {
 }
 
 /// How a version is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialMode {
-    /// It is asked, and its answers are only compared.
-    Shadow,
-    /// It decides for some.
-    Canary,
+    /// It is asked about this share of actions, and its answers are only compared.
+    Shadow(f64),
+    /// It decides for this share of invocations.
+    Canary(f64),
+    /// It decides for instance names below these.
+    CanaryPrefixes(Vec<String>),
 }
 
 /// A version that was taken out of force.

@@ -92,12 +92,12 @@ pub struct Swept {
 }
 
 impl Archive {
-    /// Opens the folder `policies` of `state_dir`; made when it is not there.
+    /// Opens a folder; made when it is not there.
     ///
     /// # Errors
     /// When it can't be made, belongs to somebody else, is a symbolic link, or others may write to it.
-    pub fn open(state_dir: &Path) -> Result<Self, ArchiveError> {
-        let root = Folder::open(&state_dir.join("policies"))?;
+    pub fn open(folder: &Path) -> Result<Self, ArchiveError> {
+        let root = Folder::open(folder)?;
         let (components, links) = (root.folder("components")?, root.folder("links")?);
         Ok(Self { root, components, links })
     }

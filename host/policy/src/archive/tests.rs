@@ -18,7 +18,7 @@ fn state() -> LinkState {
     let mut state = LinkState { seen: Some("s".into()), ..LinkState::default() };
     state.activate(version("old"));
     state.activate(Version { source: Source::Push, ..version("new") });
-    state.candidate = Some(Trial { version: version("trial"), mode: TrialMode::Shadow });
+    state.candidate = Some(Trial { version: version("trial"), mode: TrialMode::Shadow(1.0) });
     state.note_rolled_back(RolledBack { digest_hex: "bad".into(), reason: "it trapped".into(), unix_ms: 1 });
     state.note(Event { unix_ms: 2, what: "installed".into(), by: "me".into(), ..Event::default() });
     state
@@ -139,7 +139,7 @@ fn sweeping_leaves_what_links_name() {
     let state = LinkState {
         active: Some(version(active)),
         previous: vec![version(previous)],
-        candidate: Some(Trial { version: version(trial), mode: TrialMode::Canary }),
+        candidate: Some(Trial { version: version(trial), mode: TrialMode::Canary(0.1) }),
         ..LinkState::default()
     };
     archive.save_link("a", &state).unwrap();

@@ -6,6 +6,8 @@ mod answers;
 mod default;
 mod guests;
 mod hostile;
+mod lifecycle;
+mod managed;
 mod refused;
 mod support;
 mod swap;

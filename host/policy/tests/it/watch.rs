@@ -4,12 +4,12 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pointsman_policy::{Change, Runtime, WatchError, WatchOptions, Watcher};
+use pointsman_policy::{Manager, Runtime, WatchOptions};
 
 use crate::guests::Guest;
+use crate::managed::{for_file, manager, wait_for};
 use crate::support::{first, runtime};
 
 fn policy(name: &str) -> Vec<u8> {
@@ -21,17 +21,14 @@ const LONG: Duration = Duration::from_secs(30);
 
 struct Watched {
     runtime: Arc<Runtime>,
-    changes: Receiver<Change>,
-    _watcher: Watcher,
+    manager: Manager,
 }
 
 impl Watched {
     fn start(path: &Path, options: WatchOptions) -> Self {
         let runtime = Arc::new(runtime());
-        let (sender, changes) = channel();
-        let tell = move |change: &Change| sender.send(change.clone()).unwrap();
-        let watcher = Watcher::start(runtime.clone(), path, "{}", options, tell).unwrap();
-        Self { runtime, changes, _watcher: watcher }
+        let manager = manager(&runtime, for_file(path), options).unwrap();
+        Self { runtime, manager }
     }
 
     fn in_force(&self) -> String {
@@ -40,26 +37,20 @@ impl Watched {
 
     #[track_caller]
     fn expect_installed(&self, name: &str) {
-        match self.changes.recv_timeout(LONG) {
-            Ok(Change::Installed(generation)) => assert_eq!(&*first(&generation).policy().name, name),
-            other => panic!("{other:?}"),
-        }
+        wait_for(&self.manager, &format!("{name} in force"), |link| link.active.id.name == name.into());
         assert_eq!(self.in_force(), name);
     }
 
     #[track_caller]
     fn expect_refused(&self, text: &str) {
-        match self.changes.recv_timeout(LONG) {
-            Ok(Change::Refused { reason, .. }) => assert!(reason.contains(text), "{reason}"),
-            other => panic!("{other:?}"),
-        }
+        wait_for(&self.manager, text, |link| !link.last_load.ok && link.last_load.text.contains(text));
     }
 
     #[track_caller]
     fn expect_nothing(&self, during: Duration) {
-        if let Ok(change) = self.changes.recv_timeout(during) {
-            panic!("{change:?}");
-        }
+        let before = self.manager.status()[0].history.clone();
+        std::thread::sleep(during);
+        assert_eq!(self.manager.status()[0].history, before);
     }
 }
 
@@ -205,6 +196,7 @@ fn other_files_of_the_folder_do_not_matter() {
     let watched = Watched::start(&path, told());
     rename_over(&path, &policy("two"));
     // Somebody else writes all the time; that must not put the look at our file off.
+    let started = Instant::now();
     for index in 0..100 {
         fs::write(folder.path().join("busy"), [index]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
@@ -213,6 +205,7 @@ fn other_files_of_the_folder_do_not_matter() {
         }
     }
     watched.expect_installed("two");
+    assert!(started.elapsed() < LONG);
 }
 
 #[test]
@@ -220,12 +213,12 @@ fn the_first_version_must_be_good() {
     let runtime = Arc::new(runtime());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("policy.wasm");
-    let start = || Watcher::start(runtime.clone(), &path, "{}", told(), |_| {}).unwrap_err();
-    assert!(matches!(start(), WatchError::Read { .. }));
+    let start = || manager(&runtime, for_file(&path), told()).unwrap_err().to_string();
+    let error = start();
+    assert!(error.contains("policy link 'main' has no version that can be used: can't read "), "{error}");
     fs::write(&path, "rubbish").unwrap();
     let error = start();
-    assert!(matches!(error, WatchError::Load { .. }));
-    assert!(error.to_string().contains("policy.wasm (sha256 "), "{error}");
+    assert!(error.contains("(file): it is not a WebAssembly component"), "{error}");
     assert_eq!(&*first(&runtime.in_force()).policy().name, "default");
 }
 
@@ -236,9 +229,11 @@ fn nothing_happens_after_a_drop() {
     fs::write(&path, policy("one")).unwrap();
     let watched = Watched::start(&path, WatchOptions::default());
     let runtime = watched.runtime.clone();
+    let number = runtime.in_force().number();
     drop(watched);
     rename_over(&path, &policy("two"));
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(&*first(&runtime.in_force()).policy().name, "one");
+    assert_eq!(runtime.in_force().number(), number);
     assert_eq!(Arc::strong_count(&runtime), 1, "its thread has ended");
 }

@@ -1,15 +1,16 @@
 //! `pointsman serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
 
 use super::Failure;
 use super::pairs::{by_key, parse_pair};
-use super::signals::shutdown_token;
-use crate::config::{Config, Overrides};
+use super::signals::{hangups, shutdown_token};
+use crate::config::{Config, ConfigError, Overrides};
+use crate::reload::Reload;
 
 /// Flags win over the file.
 #[derive(Debug, Args)]
@@ -45,7 +46,8 @@ pub(super) struct ServeArgs {
 
 /// Checks everything, then serves until a signal asks for the end.
 pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
-    let config = configure(args)?;
+    let (file, overrides) = split(args);
+    let config = configure(file.as_deref(), &overrides)?;
     if !config.listen.ip().is_loopback() {
         tracing::warn!(
             "{} is not a loopback address: whoever reaches it can run commands on the workers",
@@ -56,10 +58,17 @@ pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("the runtime can't be started")?;
-    Ok(runtime.block_on(async { crate::serve::run(config, shutdown_token()?).await })?)
+    Ok(runtime.block_on(async {
+        let asked = hangups()?;
+        let read_file = file.clone();
+        let read =
+            Box::new(move || configure(read_file.as_deref(), &overrides).map_err(|error| error.to_string()));
+        crate::serve::run(config, Reload { file, read, asked }, shutdown_token()?).await
+    })?)
 }
 
-fn configure(args: ServeArgs) -> Result<Config, Failure> {
+/// The file, and what goes over it.
+fn split(args: ServeArgs) -> (Option<PathBuf>, Overrides) {
     let overrides = Overrides {
         listen: args.listen,
         state_dir: args.state_dir,
@@ -70,10 +79,14 @@ fn configure(args: ServeArgs) -> Result<Config, Failure> {
         worker_concurrency: args.worker_concurrency,
         worker_platform: by_key(args.worker_platform),
     };
-    Ok(match args.config {
-        Some(file) => Config::load(&file, &overrides)?,
-        None => Config::without_file(&overrides)?,
-    })
+    (args.config, overrides)
+}
+
+fn configure(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    match file {
+        Some(file) => Config::load(file, overrides),
+        None => Config::without_file(overrides),
+    }
 }
 
 pub(super) fn policy_config(text: &str) -> Result<serde_json::Value, String> {

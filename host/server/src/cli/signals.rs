@@ -1,7 +1,11 @@
-//! SIGTERM and Ctrl-C: the first asks for a drain, the second ends the process at once.
+//! SIGTERM and Ctrl-C: the first asks for a drain, the second ends the process at once. SIGHUP: what can change is read
+//! again.
+
+use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// A token that is cancelled at the first signal.
@@ -22,6 +26,23 @@ pub(super) fn shutdown_token() -> anyhow::Result<CancellationToken> {
         std::process::exit(super::EXIT_FAILURE.into());
     });
     Ok(token)
+}
+
+/// Told at each SIGHUP.
+///
+/// # Errors
+/// The process may not listen for signals.
+pub(super) fn hangups() -> anyhow::Result<Arc<Notify>> {
+    let mut hangup = signal(SignalKind::hangup()).context("can't listen for SIGHUP")?;
+    let told = Arc::new(Notify::new());
+    let tell = told.clone();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::info!("SIGHUP received: reading the configuration and the policies again");
+            tell.notify_one();
+        }
+    });
+    Ok(told)
 }
 
 async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {

@@ -1,5 +1,6 @@
 //! From the raw configuration to the checked one: defaults filled in, contradictions found.
 
+mod policies;
 mod pools;
 mod remote_storage;
 mod scheduling;
@@ -11,14 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checked::{
-    ActionCache, Config, EmbeddedStorage, HostKey, Matching, Policy, PropertyType, Services, UnknownProperty,
-    Values,
+    ActionCache, Config, EmbeddedStorage, HostKey, Matching, PropertyType, Services, UnknownProperty, Values,
 };
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
 use super::overrides::Overrides;
 use super::path::{KeyPath, Segment};
-use super::raw::{Raw, RawEmbedded, RawPolicy, RawScheduler, RawSimple};
+use super::raw::{Raw, RawEmbedded, RawScheduler, RawSimple};
 use super::state_dir::default_state_dir;
 use super::units::{RawDuration, RawSize};
 
@@ -75,9 +75,15 @@ fn place(text: &str, problem: Unplaced) -> Problem {
 
 /// Relative paths of a file start from its folder, wherever the program was started.
 fn rebase(raw: &mut Raw, folder: &Path) {
-    let paths =
-        [&mut raw.state_dir, &mut raw.storage.embedded.dir, &mut raw.policy.file, &mut raw.worker.dir];
-    for path in paths.into_iter().flatten() {
+    let paths = [
+        &mut raw.state_dir,
+        &mut raw.storage.embedded.dir,
+        &mut raw.policy.file,
+        &mut raw.policy.dir,
+        &mut raw.worker.dir,
+    ];
+    let links = raw.policies.values_mut().map(|link| &mut link.file);
+    for path in paths.into_iter().chain(links).flatten() {
         *path = folder.join(&*path);
     }
 }
@@ -127,7 +133,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         placement: raw.placement.unwrap_or_default(),
         priority_step: raw.priority_step.map_or(60 * SECOND, |step| step.0),
         limits: checker.limits(&raw.limits),
-        policy: checker.policy(raw.policy),
+        policy: checker.policy(raw.policy, raw.policies, raw.chains, &state_dir),
         worker: checker.worker(raw.worker, &state_dir, known),
         worker_match_logging_interval: checker.logging(logging),
         platform_properties,
@@ -299,15 +305,5 @@ impl Checker {
             self.wrong("host_key", format!("names {twice:?} twice"));
         }
         HostKey::Only(keys)
-    }
-
-    fn policy(&mut self, raw: RawPolicy) -> Policy {
-        Policy {
-            file: raw.file,
-            config: raw.config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new())),
-            fuel: self.positive("policy.fuel", raw.fuel, 50_000_000),
-            deadline: self.timer("policy.deadline", raw.deadline, 5 * SECOND),
-            memory_max_bytes: self.size("policy.memory", raw.memory, 64 * MIB),
-        }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pointsman_worker::PlatformQuery;
 use serde::{Deserialize, Serialize};
 
+pub use super::checked_policy::Policy;
 use super::error::ConfigError;
 use super::overrides::Overrides;
 
@@ -91,7 +92,7 @@ pub struct Values {
     pub priority_step: Duration,
     /// `limits`: what is refused for being too much.
     pub limits: Limits,
-    /// `policy`: who decides where actions go.
+    /// `policy`, `policies`, `chains`: who decides where actions go.
     pub policy: Policy,
     /// `worker`: the worker that `serve` runs in itself.
     pub worker: BundledWorker,
@@ -328,24 +329,6 @@ pub struct Attempts {
     /// `exhausted_forgiven`: how often it may meet a worker that is out of resources at no cost; after that each time
     /// counts as `reported`. Default 10; 0 counts from the first.
     pub exhausted_forgiven_max: u32,
-}
-
-/// `policy`: the Wasm component that routes actions, and what it may use.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
-    /// `file`: the component; watched, and swapped in when it changes and passes its checks. `None` is the default
-    /// policy that is part of the program.
-    pub file: Option<PathBuf>,
-    /// `config`: handed to the policy as JSON; what it may hold is the policy's own business. Default `{}`.
-    pub config: serde_json::Value,
-    /// `fuel`: what one call may burn, roughly one per Wasm instruction. Default 50 million, some milliseconds. A
-    /// call that needs more is stopped and the default policy decides.
-    pub fuel: u64,
-    /// `deadline`: how long one call may take on the clock. Default 5 s. `fuel` is what judges a policy; this is a
-    /// net for what fuel does not count, so keep it generous, or a busy machine fails healthy calls.
-    pub deadline: Duration,
-    /// `memory`: bytes of linear memory of one instance. Default 64 MiB.
-    pub memory_max_bytes: u64,
 }
 
 /// Where the values of one platform property of the bundled worker come from.

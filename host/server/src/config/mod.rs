@@ -6,6 +6,7 @@
 
 mod check;
 mod checked;
+mod checked_policy;
 mod error;
 mod locate;
 mod overrides;
@@ -13,6 +14,7 @@ mod path;
 mod print;
 mod raw;
 mod raw_platform;
+mod raw_policy;
 mod read;
 mod state_dir;
 #[cfg(test)]
@@ -24,6 +26,7 @@ pub use checked::{
     ActionCache, Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement,
     PlatformValues, Policy, Pool, PropertyType, RemoteStorage, Services, Timers, UnknownProperty, Values,
 };
+pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation};
 pub use error::{ConfigError, Problem};
 pub use overrides::Overrides;
 pub use units::{parse_duration, parse_size};

@@ -1,10 +1,12 @@
 //! The effective configuration, in the form of a file that says the same.
 
 use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, RemoteStorage, Values};
+use super::checked_policy::{NewVersions, Policy, PolicyLink};
 use super::raw::{
-    Raw, RawActionCache, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPolicy, RawPool,
-    RawRemote, RawStorage, RawTimers, RawWorker,
+    Raw, RawActionCache, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPool, RawRemote,
+    RawStorage, RawTimers, RawWorker,
 };
+use super::raw_policy::{RawLink, RawPolicy, RawProbation};
 use super::units::{RawDuration, RawSize};
 
 impl Config {
@@ -45,13 +47,9 @@ fn spell_out(values: &Values) -> Raw {
         placement: Some(values.placement),
         priority_step: Some(RawDuration(values.priority_step)),
         limits: limits(values),
-        policy: RawPolicy {
-            file: values.policy.file.clone(),
-            config: Some(values.policy.config.clone()),
-            fuel: Some(values.policy.fuel),
-            deadline: Some(RawDuration(values.policy.deadline)),
-            memory: Some(RawSize(values.policy.memory_max_bytes)),
-        },
+        policy: policy(&values.policy),
+        policies: values.policy.links.iter().map(|(name, link)| (name.clone(), raw_link(link))).collect(),
+        chains: values.policy.chains.clone(),
         worker: worker(values),
         worker_match_logging_interval_s: Some(
             values.worker_match_logging_interval.map_or(0, |every| every.as_secs().cast_signed()),
@@ -153,5 +151,38 @@ fn worker(values: &Values) -> RawWorker {
         dir: Some(worker.dir.clone()),
         cache_size: Some(RawSize(worker.cache_size_bytes)),
         storage_patience: Some(RawDuration(worker.storage_patience)),
+    }
+}
+
+fn policy(policy: &Policy) -> RawPolicy {
+    RawPolicy {
+        file: None,
+        config: None,
+        dir: Some(policy.dir.clone()),
+        fuel: Some(policy.fuel),
+        deadline: Some(RawDuration(policy.deadline)),
+        memory: Some(RawSize(policy.memory_max_bytes)),
+        probation: RawProbation {
+            length: Some(RawDuration(policy.probation.length)),
+            events: Some(policy.probation.events_min),
+            traps: Some(policy.probation.traps_max),
+            over_budget: Some(policy.probation.over_budget_max),
+            more_rejections: Some(policy.probation.more_rejections_max),
+        },
+    }
+}
+
+fn raw_link(link: &PolicyLink) -> RawLink {
+    RawLink {
+        file: link.file.clone(),
+        config: Some(link.config.clone()),
+        on_error: Some(link.on_error),
+        sha256: link.sha256.clone(),
+        public_keys: link.public_keys.clone(),
+        isolation: Some(link.isolation),
+        new_versions: Some(link.new_versions),
+        // It would have no effect, and is refused then.
+        trial_share: (link.new_versions != NewVersions::InForce).then_some(link.trial_share),
+        canary_prefixes: link.canary_prefixes.clone(),
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checked::{Matching, Placement, PropertyType, Services, UnknownProperty};
 pub(super) use super::raw_platform::RawPlatformValues;
+use super::raw_policy::{RawLink, RawPolicy};
 use super::units::{RawDuration, RawSize};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -37,6 +38,10 @@ pub(super) struct Raw {
     pub(super) priority_step: Option<RawDuration>,
     pub(super) limits: RawLimits,
     pub(super) policy: RawPolicy,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) policies: BTreeMap<String, RawLink>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) chains: BTreeMap<String, Vec<String>>,
     pub(super) worker: RawWorker,
     pub(super) worker_match_logging_interval_s: Option<i64>,
     /// NativeLink's place for the two keys of the same name above.
@@ -133,17 +138,6 @@ pub(super) struct RawLimits {
     pub(super) workers: Option<u32>,
     pub(super) heartbeats_per_second: Option<u32>,
     pub(super) holds: Option<u32>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default, expecting = "an object: { file: …, config: { … } }")]
-pub(super) struct RawPolicy {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) file: Option<PathBuf>,
-    pub(super) config: Option<serde_json::Value>,
-    pub(super) fuel: Option<u64>,
-    pub(super) deadline: Option<RawDuration>,
-    pub(super) memory: Option<RawSize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

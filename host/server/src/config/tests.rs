@@ -53,7 +53,8 @@ fn every_key_is_read() {
                   quarantine: "11s", quarantine_max: "12s", unschedulable_timeout: "0s", shutdown_grace: "500ms" },
         limits: { queued_actions: 1, properties_per_action: 2, command_size: "3B", message_size: "4MiB",
                   streams_per_connection: 5, classes: 6, demands: 7, workers: 8, holds: 9, heartbeats_per_second: 10 },
-        policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB" },
+        policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB",
+                  dir: "p", probation: { length: "1m", events: 2, traps: 0, over_budget: 0.5, more_rejections: 1 } },
         worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: { query_cmd: "nproc --all" },
                   "c d": { values: [""] } }, query_timeout: "1m", dir: "w", cache_size: "1TB", storage_patience: "1m" },
     }"#;
@@ -88,8 +89,11 @@ fn every_key_is_read() {
     assert_eq!((config.timers.heartbeat_max, config.limits.heartbeats_per_s_max), (2 * SECOND, 10));
     let wanted = ActionCache { look_again_after: Duration::ZERO, write_results: true };
     assert_eq!(config.action_cache, wanted);
-    assert_eq!(config.policy.config, serde_json::json!({"list": [1, null, -2, 0.5, "x"]}));
-    assert_eq!(config.policy.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
+    let main = &config.policy.links["main"];
+    assert_eq!(main.config, serde_json::json!({"list": [1, null, -2, 0.5, "x"]}));
+    assert_eq!(main.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
+    assert_eq!(config.policy.chains, BTreeMap::from([(String::new(), vec!["main".to_owned()])]));
+    assert_eq!((config.policy.dir.as_path(), config.policy.probation.events_min), (Path::new("etc/p"), 2));
     assert_eq!(config.worker.platform["a"], listed(&["1", "2"]));
     assert_eq!(config.worker.platform["c d"], listed(&[""]));
     let PlatformValues::Queried(query) = &config.worker.platform["b"] else { panic!("no query") };
@@ -107,6 +111,8 @@ fn what_is_printed_says_the_same_when_read() {
         "{}",
         "{host_key: ['a'], worker_match_logging_interval_s: 0, priority_step: '0s', worker: {platform: {ISA: 'x'}}}",
         "{policy: {file: '/p.wasm', memory: '1000B'}, timers: {heartbeat: '1500ms'}}",
+        "{policies: {a: {file: '/a.wasm', on_error: 'skip', isolation: 'call'}, \
+          b: {new_versions: 'canary', canary_prefixes: ['ci']}}, chains: {'': ['b'], ci: ['a', 'default']}}",
         "{worker: {platform: {ISA: [], Arch: {values: ['b', '']}, cpu_count: {query_cmd: \"sh -c 'nproc'\"}}}}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
         "{pools: [{name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}, {name: 'a'}]}",
@@ -124,6 +130,22 @@ fn a_file_that_is_nested_too_deep_is_refused() {
     assert!(Config::parse(&deep(98), "p.json5").is_ok());
     assert!(refused(&deep(99)).contains("p.json5:1:"), "{}", refused(&deep(99)));
     assert!(refused(&deep(100_000)).contains("nested more than 100 deep"));
+}
+
+#[test]
+fn policies_and_chains_must_fit() {
+    let says = |text: &str, what: &str| assert!(refused(text).contains(what), "{}", refused(text));
+    says("{policies: {a: {}, b: {}}}", "policies has several, so `chains` must say");
+    says("{policies: {a: {}}, policy: {file: 'x'}}", "is for a policy that is alone");
+    says("{policies: {a: {}}, chains: {'': ['a', 'x']}}", "names \"x\", which is not among policies (a)");
+    says("{policies: {a: {}}, chains: {'': ['a', 'a']}}", "names \"a\" twice");
+    says("{policies: {a: {}}, chains: {'': []}}", "is empty");
+    says("{policies: {a: {sha256: 'abc'}}}", "is no SHA-256");
+    says("{policies: {a: {public_keys: ['abc']}}}", "is not a public key of minisign");
+    says("{policies: {a: {trial_share: 0.5}}}", "has no effect unless");
+    says("{policies: {a: {new_versions: 'shadow', trial_share: 50}}}", "50 is no share");
+    let config = Config::parse("{policies: {a: {file: 'a.wasm'}}}", "etc/p.json5").unwrap();
+    assert_eq!(config.policy.chains, BTreeMap::from([(String::new(), vec!["a".to_owned()])]));
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! What of the configuration can change while the server runs: its policies and chains. SIGHUP, or another content of
+//! the file, has it read again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use pointsman_policy::{FileWatch, Manager, WatchOptions};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+
+/// Where a configuration came from.
+pub struct Reload {
+    /// The file, if there is one.
+    pub file: Option<PathBuf>,
+    /// Reads it again, with the same flags over it.
+    pub read: Box<dyn Fn() -> Result<Config, String> + Send + Sync>,
+    /// Told when an operator wants it read (SIGHUP).
+    pub asked: Arc<Notify>,
+}
+
+/// Bytes of a configuration file that are watched; what is beyond is still read.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
+impl Reload {
+    /// Reads it again whenever it changes or somebody asks, until `shutdown`. What can't be is logged, and nothing
+    /// changes then.
+    pub async fn run(self, config: Config, manager: Arc<Manager>, shutdown: CancellationToken) {
+        let changed = Arc::new(Notify::new());
+        let _watch = match self.watch(changed.clone()) {
+            Ok(watch) => watch,
+            Err(error) => {
+                tracing::warn!("the configuration file is not watched, send SIGHUP after changes: {error:#}");
+                None
+            }
+        };
+        let mut running = config;
+        loop {
+            let asked = tokio::select! {
+                () = self.asked.notified() => true,
+                () = changed.notified() => false,
+                () = shutdown.cancelled() => return,
+            };
+            if asked {
+                // Policies may lie on a file system that tells nothing of changes.
+                manager.look_at_files();
+            }
+            match (self.read)() {
+                Err(error) => {
+                    tracing::error!("the configuration is not read again, the old one stays: {error}")
+                }
+                Ok(config) => self.apply(&mut running, config, &manager).await,
+            }
+        }
+    }
+
+    async fn apply(&self, running: &mut Config, config: Config, manager: &Arc<Manager>) {
+        let stale = stale(running, &config);
+        if !stale.is_empty() {
+            tracing::warn!("changes of {} come into force when the server starts again", stale.join(", "));
+        }
+        let (plan, manager) = (config.policy.plan(), manager.clone());
+        if plan == running.policy.plan() {
+            return;
+        }
+        // The manager says in the log what came of it.
+        if let Ok(Ok(_)) = tokio::task::spawn_blocking(move || manager.configure(plan)).await {
+            *running = config;
+        }
+    }
+
+    fn watch(&self, changed: Arc<Notify>) -> anyhow::Result<Option<FileWatch>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let content = pointsman_policy::read_bounded(file, FILE_BYTES_MAX).context("it can't be read")?;
+        let known = Some(pointsman_policy::digest_hex(&content));
+        let tell = move |_| changed.notify_one();
+        let watch = FileWatch::start(file, FILE_BYTES_MAX, known, WatchOptions::default(), tell);
+        Ok(Some(watch.context("there is no thread for it")?))
+    }
+}
+
+/// Keys whose values differ and are read at the start only.
+fn stale(running: &Config, config: &Config) -> Vec<String> {
+    let (mut before, mut after) = (running.to_json(), config.to_json());
+    for values in [&mut before, &mut after] {
+        for key in ["policies", "chains"] {
+            values.as_object_mut().map(|object| object.remove(key));
+        }
+        values["policy"].as_object_mut().map(|object| object.remove("probation"));
+    }
+    let keys = after.as_object().into_iter().flat_map(|object| object.keys());
+    keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
+}
+
+impl std::fmt::Debug for Reload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reload").field("file", &self.file).finish_non_exhaustive()
+    }
+}
