@@ -1,6 +1,7 @@
 //! Why a policy could not be loaded, and why a runtime could not be made.
 
 use crate::failure::Failure;
+use crate::golden::GoldenError;
 use crate::interface::ConfigProblem;
 
 /// A policy that can't be put in force.
@@ -45,18 +46,15 @@ pub enum LoadError {
     /// It is not signed as it has to be.
     #[error("its signature is not accepted: {0}")]
     Signature(String),
-    /// Golden cases that it carries do not come out as they should.
-    #[error("its own golden cases fail: {}", .failures.join("; "))]
-    Golden {
-        /// Each difference, with the name of its case.
-        failures: Vec<String>,
-    },
+    /// Its golden cases can't be read, or it decides otherwise than they say.
+    #[error(transparent)]
+    Golden(#[from] GoldenError),
     /// It does not say who it is.
     #[error("its manifest can't be used: {0}")]
     Manifest(String),
 }
 
-fn listed(problems: &[ConfigProblem]) -> String {
+pub(crate) fn listed(problems: &[ConfigProblem]) -> String {
     let place = |problem: &ConfigProblem| match &*problem.path {
         "" => "(whole configuration)".to_owned(),
         path => path.to_owned(),

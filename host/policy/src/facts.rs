@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman_scheduler::route::Property;
+use pointsman_scheduler::route::{Property, Route};
 
 /// Everything known about an action when it is routed.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,22 @@ pub struct ActionFacts {
     /// What the policy is told the time is: seconds since the Unix epoch. Stored values expire by it too, so that the
     /// same facts give the same decision.
     pub now_unix_seconds: f64,
+}
+
+impl ActionFacts {
+    /// What the client wishes: the route that the first policy finds.
+    pub fn wishes(&self) -> Route {
+        let mut route = Route {
+            platform: self.platform.clone().unwrap_or_default(),
+            priority: self.priority,
+            timeout: self.timeout,
+            // REv2: an action that must not be cached must not be merged with another in flight either.
+            shared: !self.do_not_cache,
+            ..Route::default()
+        };
+        route.sort_platform();
+        route
+    }
 }
 
 /// What a policy can read about a Command.

@@ -18,6 +18,7 @@
 //! | `probation`, `tripwire` | what a new version may do wrong, and who notices |
 //! | `archive`, `cwasm`, `folder` | what is kept over a restart: versions, their components, compiled code |
 //! | `signature` | who signed a policy file |
+//! | `golden` | examples of decisions inside a component, tried before it comes into force |
 //! | `json` | one JSON form of what policies read and decide |
 //! | `watch` | a policy file that is loaded again when it changes |
 
@@ -37,6 +38,7 @@ mod failure;
 mod folder;
 mod gate;
 mod generation;
+pub mod golden;
 mod hooks;
 mod interface;
 pub mod json;

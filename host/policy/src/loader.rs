@@ -10,6 +10,7 @@ use crate::cwasm::CompiledCache;
 use crate::decision::PolicyId;
 use crate::engine::Ticking;
 use crate::error::LoadError;
+use crate::golden;
 use crate::interface::{Instance, Loaded, Manifest};
 use crate::policy::{Common, Isolation, Parts, Policy};
 use crate::preflight::Offer;
@@ -70,7 +71,9 @@ impl Loader {
             first,
             instances: self.instances,
         };
-        Ok(Policy::new(parts, common.clone()))
+        let policy = Policy::new(parts, common.clone());
+        golden::check(&policy, bytes)?;
+        Ok(policy)
     }
 
     fn compile(&self, bytes: &[u8]) -> Result<Component, LoadError> {

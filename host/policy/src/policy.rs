@@ -254,6 +254,31 @@ impl Policy {
             Err(_) => Err(refused("refuses the configuration that the first one accepted")),
         }
     }
+
+    /// A new instance like [`fresh`](Self::fresh), with another configuration if one is given.
+    pub(crate) fn fresh_with(
+        &self,
+        config: Option<&str>,
+        values: Values,
+        sources: &Sources,
+    ) -> Result<Instance, Failure> {
+        let Some(config) = config else { return self.fresh(values, sources) };
+        count(&self.common.counters.instances);
+        let identity = Some((self.id.clone(), values));
+        let (instance, configured) =
+            Instance::new(&self.loaded, config, &self.common.limits, sources, identity)?;
+        match configured {
+            Ok(_) => Ok(instance),
+            Err(problems) => {
+                let text = format!("it refuses the configuration: {}", crate::error::listed(&problems));
+                Err(Failure::new(FailureKind::Start, text))
+            }
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.common.limits
+    }
 }
 
 impl fmt::Debug for Policy {

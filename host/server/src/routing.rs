@@ -136,7 +136,7 @@ impl Router {
     /// # Errors
     /// The policy's rejection, or what is wrong with its decision. Each names the policy.
     pub fn route(&self, facts: &Arc<ActionFacts>) -> Result<Routed, Status> {
-        let decision = self.policies.route(facts, wishes(facts));
+        let decision = self.policies.route(facts, facts.wishes());
         if let Some(rejection) = &decision.rejection {
             let help = rejection.help.as_ref().map(|h| format!("; {h}")).unwrap_or_default();
             let text = format!("rejected by policy {}: {}{help}", decision.policy, rejection.reason);
@@ -264,20 +264,6 @@ fn legacy_outputs(command: &Command) -> impl Iterator<Item = &String> {
 /// A REv2 platform as the core has it.
 pub fn properties(platform: &Platform) -> Vec<Property> {
     platform.properties.iter().map(|p| Property::new(p.name.as_str(), p.value.as_str())).collect()
-}
-
-/// What the client wishes: the route that the first policy finds.
-fn wishes(facts: &ActionFacts) -> Route {
-    let mut route = Route {
-        platform: facts.platform.clone().unwrap_or_default(),
-        priority: facts.priority,
-        timeout: facts.timeout,
-        // REv2: an action that must not be cached must not be merged with another in flight either.
-        shared: !facts.do_not_cache,
-        ..Route::default()
-    };
-    route.sort_platform();
-    route
 }
 
 /// What this version does not do is refused, not done otherwise in silence.

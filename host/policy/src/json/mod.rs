@@ -21,6 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use host::HostAnswers;
+pub(crate) use host::stored;
 
 /// Plain data that has a JSON form. Serde's traits can't be given to types of other crates.
 pub trait Json: Sized {

@@ -4,6 +4,7 @@
 
 mod answers;
 mod default;
+mod golden;
 mod guests;
 mod hostile;
 mod lifecycle;
