@@ -54,16 +54,22 @@ pub enum LoadError {
     Manifest(String),
 }
 
+/// A policy may find more mistakes, and say more about each, than anybody wants to read in a log.
 pub(crate) fn listed(problems: &[ConfigProblem]) -> String {
+    const SHOWN: usize = 10;
+    const CHARS: usize = 500;
+    let cut = |text: &str| text.chars().take(CHARS).collect::<String>();
     let place = |problem: &ConfigProblem| match &*problem.path {
         "" => "(whole configuration)".to_owned(),
-        path => path.to_owned(),
+        path => cut(path),
     };
-    problems
-        .iter()
-        .map(|problem| format!("{}: {}", place(problem), problem.message))
-        .collect::<Vec<_>>()
-        .join("; ")
+    let shown = problems.iter().take(SHOWN);
+    let mut lines: Vec<String> =
+        shown.map(|problem| format!("{}: {}", place(problem), cut(&problem.message))).collect();
+    if problems.len() > SHOWN {
+        lines.push(format!("and {} more", problems.len() - SHOWN));
+    }
+    lines.join("; ")
 }
 
 /// A runtime that can't be made.

@@ -93,6 +93,7 @@ fn identity(manifest: &Manifest, digest_hex: String) -> Result<PolicyId, LoadErr
     for (what, text) in [("name", &manifest.name), ("version", &manifest.version)] {
         let plain = text.chars().all(|c| c.is_ascii_graphic());
         if text.is_empty() || text.len() > 100 || !plain {
+            let text: String = text.chars().take(100).collect();
             let text = format!("{what} {text:?} is not 1 to 100 printable ASCII characters without spaces");
             return Err(LoadError::Manifest(text));
         }

@@ -28,6 +28,8 @@ pub(crate) struct Guest {
     pub(crate) configure: String,
     /// Body of `route-action`: gives an address. 0 is that of a plain success.
     pub(crate) route: String,
+    /// Code that `cabi_realloc` runs first.
+    pub(crate) realloc: String,
     /// Further core functions, globals and data. Addresses from 1024 to 65536 are free.
     pub(crate) more: String,
 }
@@ -50,6 +52,7 @@ impl Default for Guest {
             imports: String::new(),
             configure: MANIFEST.into(),
             route: ACCEPT.into(),
+            realloc: String::new(),
             more: String::new(),
         }
     }
@@ -85,7 +88,7 @@ impl Guest {
     }
 
     fn text(&self, version: &str) -> String {
-        let Self { name, pages, imports, configure, route, more, world, .. } = self;
+        let Self { name, pages, imports, configure, route, realloc, more, world, .. } = self;
         let export = |interface: &str, function: &str, body: &str| {
             if world.contains(&format!("export p:{interface}@")) {
                 format!("(func (export \"pointsman:policy/{interface}@0.1.0#{function}\") {body})")
@@ -107,6 +110,7 @@ impl Guest {
                 (global $free (mut i32) (i32.const 32768))
                 (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32)
                     (local $at i32)
+                    {realloc}
                     (local.set $at (global.get $free))
                     (global.set $free (i32.and
                         (i32.add (i32.add (global.get $free) (local.get $size)) (i32.const 7)) (i32.const -8)))

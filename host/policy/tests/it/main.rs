@@ -7,6 +7,8 @@ mod default;
 mod golden;
 mod guests;
 mod hostile;
+mod hostile_hooks;
+mod hostile_life;
 mod lifecycle;
 mod managed;
 mod refused;

@@ -277,7 +277,7 @@ impl Instance {
             let Some(guest) = &guests.on_assignment else { return Ok(Vec::new()) };
             let list: Vec<_> = candidates.iter().map(convert::candidate_out).collect();
             let choices = guest.call_rank(&mut *store, &list)?;
-            order(choices, candidates.len())
+            order(store.data(), choices, candidates.len())
         })
     }
 }
@@ -289,7 +289,11 @@ fn take_route(store: &mut Store<State>) -> Route {
 }
 
 /// Choices as indices, each in range and once.
-fn order(choices: Vec<on_assignment::Choice>, candidates: usize) -> wasmtime::Result<Vec<(usize, String)>> {
+fn order(
+    state: &State,
+    choices: Vec<on_assignment::Choice>,
+    candidates: usize,
+) -> wasmtime::Result<Vec<(usize, String)>> {
     let mut seen = vec![false; candidates];
     let mut order = Vec::with_capacity(choices.len().min(candidates));
     for on_assignment::Choice { index, reason } in choices {
@@ -299,7 +303,7 @@ fn order(choices: Vec<on_assignment::Choice>, candidates: usize) -> wasmtime::Re
             Some(_) => return Err(bad(format!("rank named candidate {index} twice"))),
             None => return Err(bad(format!("rank named candidate {index}, there were {candidates}"))),
         }
-        order.push((at, reason));
+        order.push((at, state.text("the reason of a choice", reason)?.to_string()));
     }
     Ok(order)
 }
