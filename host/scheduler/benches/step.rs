@@ -4,6 +4,8 @@
 //! Then the same where all workers are busy and many invocations want them: an action is queued, and a completion brings
 //! the next.
 //!
+//! The last column of the first table is one look at all counts, as monitoring takes it.
+//!
 //! `cargo bench -p pointsman-scheduler` prints two tables.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
@@ -159,6 +161,15 @@ impl Bench {
         self.core.task(task).map(|t| t.digest.clone())
     }
 
+    /// What one look at all counts takes.
+    fn counts(&self) -> Duration {
+        let start = Instant::now();
+        for _ in 0..1_000 {
+            std::hint::black_box(self.core.metrics(self.now));
+        }
+        start.elapsed() / 1_000
+    }
+
     /// Submits and completes; returns what each took per step.
     fn cycles(&mut self, pools: usize) -> (Duration, Duration) {
         let route = self.route("real", "pool0");
@@ -202,8 +213,8 @@ fn main() {
 
 fn waiting() {
     println!(
-        "{:>9} {:>8} {:>6} {:>12} {:>12} {:>10}",
-        "queued", "workers", "pools", "submit ns", "complete ns", "look-ups"
+        "{:>9} {:>8} {:>6} {:>12} {:>12} {:>10} {:>10}",
+        "queued", "workers", "pools", "submit ns", "complete ns", "look-ups", "counts ns"
     );
     for queued in QUEUED {
         for workers in WORKERS {
@@ -215,10 +226,12 @@ fn waiting() {
                 let before = bench.core.probes();
                 let (submit, complete) = bench.cycles(pools);
                 let probes = (bench.core.probes() - before) as f64 / (2 * CYCLES) as f64;
+                let counts = bench.counts();
                 println!(
-                    "{queued:>9} {workers:>8} {pools:>6} {:>12} {:>12} {probes:>10.1}",
+                    "{queued:>9} {workers:>8} {pools:>6} {:>12} {:>12} {probes:>10.1} {:>10}",
                     submit.as_nanos(),
-                    complete.as_nanos()
+                    complete.as_nanos(),
+                    counts.as_nanos()
                 );
             }
         }

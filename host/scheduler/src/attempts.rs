@@ -12,6 +12,7 @@ use crate::effect::Output;
 use crate::event::Again;
 use crate::health::doubled;
 use crate::ids::{TaskId, Text, WorkerId};
+use crate::metrics::Retry;
 use crate::scheduler::{Config, Scheduler};
 use crate::task::{Attempt, Failure, Task};
 use crate::time::Time;
@@ -159,6 +160,7 @@ impl Scheduler {
         let instance = task.instance.clone();
         let class = self.class(&instance, route, asked).ok()?;
         self.note_attempt(id, tried, Failure::RunAgain, cause.clone());
+        self.tally.retried(Retry::Failed(Failure::RunAgain));
         self.adopt(id, class, route.clone());
         self.requeue(id, None, out)
     }

@@ -87,6 +87,8 @@ pub(crate) struct Index {
     pub(crate) avoiding: BTreeSet<LaneId>,
     /// Queued tasks.
     pub(crate) waiting: SecondaryMap<TaskId, Waiting>,
+    /// How many of them no worker could run that is known.
+    pub(crate) unserved: usize,
     /// Who the tasks are for, and what each has.
     pub(crate) invocations: Invocations,
     pub(crate) shapes: SlotMap<ShapeId, Shape>,
@@ -124,6 +126,7 @@ impl Index {
             aside: Map::default(),
             avoiding: BTreeSet::new(),
             waiting: SecondaryMap::new(),
+            unserved: 0,
             invocations: Invocations::default(),
             shapes: SlotMap::with_key(),
             shape_by_key: Map::default(),

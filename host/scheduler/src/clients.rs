@@ -28,13 +28,13 @@ impl Scheduler {
             return self.join(task, name, route, out);
         }
         if self.index.waiting.len() >= self.config.queued_tasks_max {
-            let refusal = Refusal::QueueFull(self.index.waiting.len());
-            return out.effects.push(Effect::Refused(refusal));
+            return self.refuse(Refusal::QueueFull(self.index.waiting.len()), out);
         }
         let class = match self.class(&instance, &route, &asked) {
             Ok(class) => class,
-            Err(refusal) => return out.effects.push(Effect::Refused(refusal)),
+            Err(refusal) => return self.refuse(refusal, out),
         };
+        self.tally.submitted(false);
         let (sequence, priority, submitted) = (self.next_sequence, route.priority, route.clone());
         let task = self.add_task(Task {
             sequence,
@@ -67,7 +67,13 @@ impl Scheduler {
         }
     }
 
+    fn refuse(&mut self, refusal: Refusal, out: &mut Output) {
+        self.tally.refused(refusal);
+        out.effects.push(Effect::Refused(refusal));
+    }
+
     fn join(&mut self, task: TaskId, name: Text, submitted: Arc<Route>, out: &mut Output) {
+        self.tally.submitted(true);
         let priority = submitted.priority;
         let operation = self.add_operation(task, name, priority, submitted);
         out.effects.push(Effect::Submitted { operation, task, joined: true });

@@ -58,6 +58,7 @@ pub(crate) struct Wanted<'a> {
 impl Scheduler {
     /// Declares the pools there are, in the order in which workers are put into them.
     pub fn declare(&mut self, pools: Arc<[DeclaredPool]>) {
+        pools.iter().for_each(|pool| self.fleet.census.declare(&pool.name));
         self.declared = pools;
     }
 

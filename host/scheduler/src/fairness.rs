@@ -85,6 +85,8 @@ struct Pool {
     shapes: usize,
     /// Tasks begun so far.
     starts: u64,
+    /// Tasks that wait and that its workers could run.
+    queued: usize,
 }
 
 /// The tree.
@@ -262,10 +264,9 @@ impl Invocations {
 
     /// The pool of that name has one more shape of worker.
     pub(crate) fn use_pool(&mut self, name: &Text) -> PoolId {
-        let id = *self
-            .pool_by_name
-            .entry_ref(name)
-            .or_insert_with(|| self.pools.insert(Pool { name: Arc::clone(name), shapes: 0, starts: 0 }));
+        let id = *self.pool_by_name.entry_ref(name).or_insert_with(|| {
+            self.pools.insert(Pool { name: Arc::clone(name), shapes: 0, starts: 0, queued: 0 })
+        });
         self.pools[id].shapes += 1;
         id
     }
@@ -279,6 +280,21 @@ impl Invocations {
         {
             self.pool_by_name.remove(&pool.name);
         }
+    }
+
+    /// So many tasks more, or less, wait for these pools' workers, or for nobody's.
+    pub(crate) fn count_queued(&mut self, pools: &[PoolId], change: isize, nobodys: &mut usize) {
+        // Whoever takes away has added as many before.
+        let add = |count: &mut usize| *count = count.wrapping_add_signed(change);
+        if pools.is_empty() {
+            return add(nobodys);
+        }
+        pools.iter().for_each(|p| add(&mut self.pools[*p].queued));
+    }
+
+    /// Tasks that wait for each pool's workers, in no particular but repeatable order.
+    pub(crate) fn queued_by_pool(&self) -> impl Iterator<Item = (&Text, usize)> {
+        self.pools.values().map(|pool| (&pool.name, pool.queued))
     }
 
     // === Shares ===

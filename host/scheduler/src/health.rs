@@ -147,6 +147,7 @@ impl Scheduler {
         if health.pause.is_some() {
             out.effects.push(Effect::Host { host: host.key.clone(), news: HostNews::Resumed });
         }
+        self.fleet.count_health(id);
         if !health.accepts() {
             self.health_changed(id);
         }
@@ -172,6 +173,7 @@ impl Scheduler {
 
     /// It accepts more or less than before.
     fn health_changed(&mut self, id: HostId) {
+        self.fleet.count_health(id);
         self.fleet.relist(&self.index, id);
         self.arm_host(id);
     }

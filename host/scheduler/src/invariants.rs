@@ -24,6 +24,7 @@ impl Scheduler {
         self.check_timers()?;
         self.check_aside()?;
         self.check_fairness()?;
+        self.check_metrics()?;
         self.check_nobody_waits_in_vain()
     }
 

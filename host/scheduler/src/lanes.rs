@@ -3,7 +3,7 @@
 //! A hundred thousand classes that nobody serves are one lane that no worker looks at. Shapes that come and go change
 //! what lanes are called; tasks move only when a lane falls apart or two become one, and then those of the smaller part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slotmap::Key as _;
 use smallvec::SmallVec;
@@ -34,6 +34,8 @@ pub(crate) struct Lane {
     pub(crate) key: LaneKey,
     pub(crate) queue: Queue,
     pub(crate) classes: BTreeSet<ClassId>,
+    /// Tasks that wait.
+    waiting: usize,
 }
 
 /// What the index knows of a queued task.
@@ -71,10 +73,12 @@ impl Index {
     fn fill(&mut self, id: LaneId, task: TaskId) {
         let (queue, waiting) = (&mut self.lanes[id].queue, &self.waiting[task]);
         let was_empty = queue.is_empty();
+        self.invocations.count_queued(queue.pools(), 1, &mut self.unserved);
         let entry = Entry { key: waiting.key, task, priority: waiting.priority };
         for at in &waiting.invocations {
             queue.push(id, *at, &waiting.digest, entry, &mut self.invocations);
         }
+        self.lanes[id].waiting += 1;
         if was_empty {
             self.mark(id);
         }
@@ -86,7 +90,10 @@ impl Index {
         for at in &waiting.invocations {
             queue.remove(id, *at, &waiting.digest, waiting.key, &mut self.invocations);
         }
-        if queue.is_empty() {
+        self.invocations.count_queued(queue.pools(), -1, &mut self.unserved);
+        let is_empty = queue.is_empty();
+        self.lanes[id].waiting -= 1;
+        if is_empty {
             self.mark(id);
         }
     }
@@ -167,7 +174,7 @@ impl Index {
             return *id;
         }
         let queue = Queue::new(self.pools_of(&key.eligible));
-        let lane = Lane { key: key.clone(), queue, classes: BTreeSet::new() };
+        let lane = Lane { key: key.clone(), queue, classes: BTreeSet::new(), waiting: 0 };
         let id = self.lanes.insert(lane);
         for shape in &key.eligible {
             self.shapes[*shape].lanes.insert(id);
@@ -255,6 +262,9 @@ impl Index {
         let pools = self.pools_of(&key.eligible);
         let lane = &mut self.lanes[id];
         lane.key = key.clone();
+        let waiting = lane.waiting.cast_signed();
+        self.invocations.count_queued(lane.queue.pools(), -waiting, &mut self.unserved);
+        self.invocations.count_queued(&pools, waiting, &mut self.unserved);
         let moved = lane.queue.set_pools(id, pools, &mut self.invocations);
         self.probes.set(self.probes.get() + moved as u64);
         self.lane_by_key.insert(key, id);
@@ -271,6 +281,26 @@ impl Index {
 
     fn weight(&self, class: ClassId) -> usize {
         1 + self.classes[class].queued.len()
+    }
+
+    /// What waits is counted right, in all and for each pool.
+    pub(crate) fn check_queued(&self) -> Result<(), String> {
+        let mut counted: BTreeMap<Text, usize> = BTreeMap::new();
+        let mut unserved = 0;
+        for waiting in self.waiting.values() {
+            let lane = &self.lanes[self.classes[waiting.class].lane];
+            let mut pools: Vec<&Text> = lane.key.eligible.iter().map(|s| &self.shapes[*s].key.pool).collect();
+            pools.sort_unstable();
+            pools.dedup();
+            unserved += usize::from(pools.is_empty());
+            pools.into_iter().for_each(|p| *counted.entry(p.clone()).or_default() += 1);
+        }
+        let kept = self.invocations.queued_by_pool().filter(|(_, queued)| *queued > 0);
+        let kept: BTreeMap<Text, usize> = kept.map(|(name, queued)| (name.clone(), queued)).collect();
+        match (unserved, &counted) == (self.unserved, &kept) {
+            true => Ok(()),
+            false => Err(format!("{counted:?} wait, and {unserved} for nobody: {kept:?}, {}", self.unserved)),
+        }
     }
 
     pub(crate) fn check_lanes(&self) -> Result<(), String> {

@@ -21,6 +21,7 @@
 //! | [`records`] | what must survive, and how to come back from it |
 //! | [`explain`] | why a task is still queued, as data and in words |
 //! | [`views`], [`invariants`] | looks at the state; what must always hold |
+//! | [`metrics`] | running counts, for monitoring |
 //!
 //! # Invariants
 //! - No accepted action is lost or answered twice.
@@ -49,6 +50,7 @@ pub mod ids;
 pub mod invariants;
 mod lanes;
 mod lifecycle;
+pub mod metrics;
 pub mod placement;
 mod polls;
 pub mod properties;

@@ -6,6 +6,7 @@ use crate::attempts::{Tried, gave_up, used_up};
 use crate::effect::{Change, Effect, End, OperationStage, Output};
 use crate::ids::{InvocationId, OperationId, TaskId, Text};
 use crate::lanes::Waiting;
+use crate::metrics::Retry;
 use crate::scheduler::Scheduler;
 use crate::task::{Failure, Operation, TaskState};
 use crate::time::Time;
@@ -63,6 +64,7 @@ impl Scheduler {
                 self.host_failed(host_id, sequence, &cause, out);
                 return None;
             }
+            self.tally.retried(Retry::Failed(failure));
             self.avoid_where_it_failed(id);
             on_host = Some((host_id, sequence, cause));
         }
@@ -110,6 +112,7 @@ impl Scheduler {
         }
         self.stop_sharing(id);
         let Some(mut task) = self.tasks.remove(id) else { return };
+        self.tally.ended(end);
         self.timers.disarm(Subject::Task(id), &mut task.armed);
         self.index.release_class(task.class);
         for (invocation, _) in &task.invocations {

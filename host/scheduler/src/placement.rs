@@ -199,6 +199,9 @@ impl Scheduler {
         self.end_aside(id);
         self.note_last_host(id, self.fleet.workers[worker].host);
         let task = &mut self.tasks[id];
+        let is_first = task.attempts.is_empty() && task.undelivered == 0 && task.exhausted == 0;
+        let waited = is_first.then(|| self.now.since(task.queued_at));
+        self.tally.assigned(self.fleet.workers[worker].slot, waited);
         task.state = TaskState::Running(worker);
         self.count_running(id, true);
         let task = &self.tasks[id];

@@ -6,6 +6,7 @@ use crate::attempts::Tried;
 use crate::effect::{End, Output, Reply};
 use crate::event::{Poll, Report, Stage, Verdict, WorkerSpec};
 use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
+use crate::metrics::Retry;
 use crate::properties::Amounts;
 use crate::scheduler::{Scheduler, reply};
 use crate::task::Failure;
@@ -60,6 +61,7 @@ impl Scheduler {
             }
             Report::Completed(digest, verdict) if run.digest.is_reported_as(digest) => {
                 let tried = Tried { worker, since: run.since };
+                self.tally.executed(self.fleet.workers[worker].slot, self.now.since(tried.since));
                 self.fleet.stop(&self.index, worker, self.now);
                 let again = self.completed(tried, task, verdict, out);
                 self.poll_without_task(worker, again, poll, out);
@@ -106,8 +108,13 @@ impl Scheduler {
             }
             Verdict::Exhausted(cause) => {
                 self.host_exhausted(host, cause, out);
-                let failed =
-                    (!self.forgives_exhaustion(task)).then(|| (tried, Failure::Reported, cause.clone()));
+                let failed = match self.forgives_exhaustion(task) {
+                    true => None,
+                    false => Some((tried, Failure::Reported, cause.clone())),
+                };
+                if failed.is_none() {
+                    self.tally.retried(Retry::Exhausted);
+                }
                 self.requeue(task, failed, out)
             }
         }
@@ -125,6 +132,7 @@ impl Scheduler {
         let task = &mut self.tasks[id];
         if polite && !started && task.undelivered < UNDELIVERED_MAX {
             task.undelivered += 1;
+            self.tally.retried(Retry::Undelivered);
             return self.requeue(id, None, out);
         }
         let cause = match (started, polite) {

@@ -75,6 +75,11 @@ impl Queue {
         Self { pools, ..Self::default() }
     }
 
+    /// Pools that serve it.
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
     // === What is in sight ===
 
     pub(crate) fn push(

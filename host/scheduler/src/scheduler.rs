@@ -14,6 +14,7 @@ use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
 use crate::holds::{Hold, Pattern};
 use crate::ids::{OperationId, PollId, TaskId, Text};
+use crate::metrics::Tally;
 use crate::placement::Placement;
 use crate::properties::Schema;
 use crate::sharing::Sharable;
@@ -147,6 +148,7 @@ pub struct Scheduler {
     /// Ended operations, oldest first.
     pub(crate) finished: VecDeque<(Time, OperationId)>,
     pub(crate) next_sequence: u64,
+    pub(crate) tally: Tally,
 }
 
 impl Scheduler {
@@ -172,6 +174,7 @@ impl Scheduler {
             look: Look::default(),
             finished: VecDeque::new(),
             next_sequence: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -189,6 +192,7 @@ impl Scheduler {
             Event::FoundInCache(task) => {
                 if self.tasks.contains_key(task) {
                     self.end_task(task, &End::Reported, out);
+                    self.tally.found_in_cache();
                 }
             }
             Event::Reroute { task, route, asked } => self.reroute(task, route, &asked, out),

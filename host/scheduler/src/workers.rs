@@ -11,6 +11,7 @@ use crate::classes::Index;
 use crate::event::{Stage, WorkerSpec};
 use crate::health::Health;
 use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
+use crate::metrics::{Census, Slot, WorkerState};
 use crate::placement::Placement;
 use crate::properties::Amounts;
 use crate::shapes::KindKey;
@@ -35,6 +36,8 @@ pub(crate) struct Host {
     /// Where it stands in `Fleet::open`.
     listed: SmallVec<[Listed; 1]>,
     pub(crate) health: Health,
+    /// It is counted as paused, and as in quarantine.
+    counted: (bool, bool),
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
 }
@@ -59,6 +62,8 @@ pub(crate) struct Worker {
     pub(crate) spec: Arc<WorkerSpec>,
     pub(crate) host: HostId,
     pub(crate) kind: KindId,
+    /// Where its pool is counted.
+    pub(crate) slot: Slot,
     /// An operator's pattern matches it: it gets nothing new.
     pub(crate) drained: bool,
     /// The same, of a pause.
@@ -136,6 +141,7 @@ pub(crate) struct Fleet {
     /// same free are one group, so that a fleet of equal hosts is looked through by groups.
     pub(crate) open: Map<ShapeId, BTreeMap<Amounts, BTreeSet<Open>>>,
     placement: Placement,
+    pub(crate) census: Census,
     /// How hosts did that are gone, if badly.
     remembered: BTreeMap<Text, Health>,
     /// Counts uses and waits.
@@ -254,11 +260,13 @@ impl Fleet {
     ) -> WorkerId {
         let kind = index.kind(kind_key(spec));
         let host_id = self.host(spec);
+        let slot = self.census.slot(&spec.pool);
         let id = self.workers.insert(Worker {
             key: key.clone(),
             spec: spec.clone(),
             host: host_id,
             kind,
+            slot,
             drained: false,
             paused: false,
             run: None,
@@ -267,8 +275,10 @@ impl Fleet {
             deadline: now,
             armed: None,
         });
+        self.census.came(slot, WorkerState::of(&self.workers[id]));
         self.worker_by_key.insert(key.clone(), id);
         self.join_host(index, host_id, kind, spec);
+        self.count_health(host_id);
         self.relist(index, host_id);
         id
     }
@@ -300,14 +310,35 @@ impl Fleet {
                 last_used: self.clock,
                 listed: SmallVec::new(),
                 health: self.remembered.remove(&spec.host).unwrap_or_default(),
+                counted: (false, false),
                 armed: None,
             })
         })
     }
 
+    /// Something has changed about how a host does.
+    pub(crate) fn count_health(&mut self, id: HostId) {
+        let host = &mut self.hosts[id];
+        let now = (host.health.pause.is_some(), host.health.quarantine.is_some());
+        let before = std::mem::replace(&mut host.counted, now);
+        self.census.paused = self.census.paused + usize::from(now.0) - usize::from(before.0);
+        self.census.quarantined = self.census.quarantined + usize::from(now.1) - usize::from(before.1);
+    }
+
+    /// Changes a worker, and with it how it is counted.
+    fn alter<T>(&mut self, id: WorkerId, change: impl FnOnce(&mut Worker) -> T) -> T {
+        let worker = &mut self.workers[id];
+        let before = WorkerState::of(worker);
+        let result = change(worker);
+        self.census.left(worker.slot, before);
+        self.census.came(worker.slot, WorkerState::of(worker));
+        result
+    }
+
     /// Forgets a worker that runs nothing and doesn't wait.
     pub(crate) fn remove(&mut self, index: &mut Index, id: WorkerId) -> Option<Gone> {
         let worker = self.workers.remove(id)?;
+        self.census.left(worker.slot, WorkerState::of(&worker));
         self.worker_by_key.remove(&worker.key);
         let totals = self.hosts[worker.host].totals.clone();
         let held = worker.is_held();
@@ -318,6 +349,8 @@ impl Fleet {
         {
             gone.armed = host.armed;
             self.host_by_key.remove(&host.key);
+            self.census.paused -= usize::from(host.counted.0);
+            self.census.quarantined -= usize::from(host.counted.1);
             self.remember(host);
         }
         Some(gone)
@@ -332,6 +365,9 @@ impl Fleet {
         }
         let new_kind = index.kind(kind_key(spec));
         let kind = std::mem::replace(&mut worker.kind, new_kind);
+        let (state, slot) = (WorkerState::of(worker), self.census.slot(&spec.pool));
+        self.census.left(std::mem::replace(&mut worker.slot, slot), state);
+        self.census.came(slot, state);
         let old = std::mem::replace(&mut worker.spec, spec.clone());
         let (host, held) = (worker.host, worker.is_held());
         let totals = self.hosts[host].totals.clone();
@@ -395,10 +431,13 @@ impl Fleet {
 
     pub(crate) fn wait(&mut self, index: &Index, id: WorkerId, poll: PollId, until: Time) {
         self.clock += 1;
-        let worker = &mut self.workers[id];
-        worker.waiting = Some((poll, self.clock));
-        worker.deadline = until;
+        let since = self.clock;
+        self.alter(id, |worker| {
+            worker.waiting = Some((poll, since));
+            worker.deadline = until;
+        });
         self.worker_by_poll.insert(poll, id);
+        let worker = &self.workers[id];
         if worker.is_held() {
             return;
         }
@@ -409,9 +448,9 @@ impl Fleet {
 
     /// Drains or pauses a worker, or lets it go. Its call waits on.
     pub(crate) fn hold(&mut self, index: &Index, id: WorkerId, drained: bool, paused: bool) {
-        let worker = &mut self.workers[id];
-        let was_held = worker.is_held();
-        (worker.drained, worker.paused) = (drained, paused);
+        let was_held = self.workers[id].is_held();
+        self.alter(id, |worker| (worker.drained, worker.paused) = (drained, paused));
+        let worker = &self.workers[id];
         if was_held == worker.is_held() {
             return;
         }
@@ -430,9 +469,9 @@ impl Fleet {
 
     /// Its call waits no longer; returns it.
     pub(crate) fn stop_waiting(&mut self, index: &Index, id: WorkerId) -> Option<PollId> {
-        let worker = &mut self.workers[id];
-        let (poll, since) = worker.waiting.take()?;
+        let (poll, since) = self.alter(id, |worker| worker.waiting.take())?;
         self.worker_by_poll.remove(&poll);
+        let worker = &self.workers[id];
         let (host, kind) = (worker.host, worker.kind);
         self.hosts[host].kinds.entry(kind).or_default().idle.remove(&(since, id));
         self.relist(index, host);
@@ -444,8 +483,8 @@ impl Fleet {
     /// The host doesn't run that digest.
     pub(crate) fn start(&mut self, index: &Index, id: WorkerId, run: Run) {
         self.clock += 1;
-        let worker = &mut self.workers[id];
-        let host = &mut self.hosts[worker.host];
+        let host_id = self.workers[id].host;
+        let host = &mut self.hosts[host_id];
         for (used, asked) in host.used.iter_mut().zip(&run.demand) {
             *used += asked;
         }
@@ -454,15 +493,14 @@ impl Fleet {
         if run.task.is_some() {
             host.health.started(id);
         }
-        worker.run = Some(run);
-        let host = worker.host;
-        self.relist(index, host);
+        self.alter(id, |worker| worker.run = Some(run));
+        self.relist(index, host_id);
     }
 
     /// Its action is over, or given up: what it took is free again.
     pub(crate) fn stop(&mut self, index: &Index, id: WorkerId, now: Time) -> Option<Run> {
+        let run = self.alter(id, |worker| worker.run.take())?;
         let worker = &mut self.workers[id];
-        let run = worker.run.take()?;
         worker.idle_since = now;
         let host = &mut self.hosts[worker.host];
         for (used, asked) in host.used.iter_mut().zip(&run.demand) {

@@ -14,6 +14,7 @@ mod holds;
 mod hosts;
 mod limits;
 mod matching;
+mod metrics;
 mod order;
 mod placement;
 mod platform_properties;
