@@ -1,15 +1,18 @@
 //! Pointsman's server: configuration, wiring, gRPC services and the command line. `main.rs` is a thin caller.
 
 pub mod admin;
+pub mod arrivals;
 pub mod cli;
 pub mod config;
 pub mod driver;
 mod gate;
 pub mod match_log;
+pub mod metrics;
 pub mod reload;
 pub mod reroute;
 pub mod rev2;
 pub mod routing;
 pub mod serve;
 mod transport;
+pub mod web;
 pub mod workers;

@@ -29,10 +29,12 @@ use tonic::transport::server::TcpIncoming;
 use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
+use crate::arrivals::Arrivals;
 use crate::config::{self, Config, Matching, PlatformValues};
 use crate::driver::Driver;
 use crate::gate::GateLayer;
 use crate::match_log;
+use crate::metrics::{Metrics, Sources};
 use crate::reload::Reload;
 use crate::reroute;
 use crate::rev2::action_cache::ActionCacheService;
@@ -43,6 +45,7 @@ use crate::rev2::execution::ExecutionService;
 use crate::rev2::operations::OperationsService;
 use crate::routing::Router;
 use crate::transport::{self, accepted};
+use crate::web::{self, Readiness, Site};
 use crate::workers::refused::RefusedWorkers;
 use crate::workers::synchronize::SynchronizeService;
 
@@ -51,6 +54,8 @@ use crate::workers::synchronize::SynchronizeService;
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where its side port is, if it has one.
+    pub http_address: Option<SocketAddr>,
     /// The core.
     pub driver: Arc<Driver>,
     /// The policies in force.
@@ -58,6 +63,7 @@ pub struct Server {
     /// Who puts them in force.
     pub manager: Arc<Manager>,
     health: tonic_health::server::HealthReporter,
+    readiness: Readiness,
     stop: CancellationToken,
     stop_worker: CancellationToken,
     tasks: TaskTracker,
@@ -88,7 +94,20 @@ impl Server {
         if !config.worker.enabled {
             transport::raise_file_limit();
         }
-        let storage = storage(config).await?;
+        let (stop, stop_worker, tasks) =
+            (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        // What is begun here ends if the start does.
+        let starting = stop.clone().drop_guard();
+        let readiness = Readiness::default();
+        let site = Arc::new(Site::new(readiness.clone()));
+        // Before anything that takes long: whoever asks meanwhile hears that it starts.
+        let side_port = web::bind(config.http.listen, config.listen).await?;
+        let http_address = side_port.as_ref().and_then(|listener| listener.local_addr().ok());
+        if let Some(listener) = side_port {
+            tasks.spawn(web::serve(listener, site.clone(), stop.clone()));
+        }
+
+        let (storage, embedded) = storage(config).await?;
         let policies =
             Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
         let schema = Arc::new(schema(config));
@@ -103,8 +122,6 @@ impl Server {
             .with_context(|| format!("can't listen on {}: is another server running there?", config.listen))?
             .with_nodelay(Some(true));
         let address = incoming.local_addr().context("the port has no address")?;
-        let (stop, stop_worker, tasks) =
-            (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         tasks.spawn(driver.clone().run_timer(stop.clone()));
         if let Some(interval) = config.worker_match_logging_interval {
             tasks.spawn(match_log::run(driver.clone(), interval, stop.clone()));
@@ -114,13 +131,21 @@ impl Server {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let limit = usize::try_from(config.limits.message_size_max_bytes).unwrap_or(usize::MAX);
+        let (arrivals, refused) = (Arc::new(Arrivals::default()), Arc::new(RefusedWorkers::default()));
         let execution = ExecutionService::new(
             driver.clone(),
             router,
             storage.clone(),
             config.limits.command_size_max_bytes,
+            arrivals.clone(),
         );
-        let refused = Arc::new(RefusedWorkers::default());
+        site.set_metrics(Metrics::new(Sources {
+            driver: driver.clone(),
+            arrivals,
+            refused: refused.clone(),
+            storage: embedded.map(|storage| (storage, config.storage.max_size_bytes)),
+            readiness: readiness.clone(),
+        }));
         let synchronize =
             SynchronizeService::new(driver.clone(), pools, refused.clone(), storage.clone(), config);
         let services = tonic::transport::Server::builder()
@@ -159,13 +184,30 @@ impl Server {
             }
         });
         let worker = config.worker.enabled.then(|| spawn_worker(config, address, stop_worker.clone()));
-        tracing::info!(%address, worker = config.worker.enabled, "serving");
+        readiness.ready();
+        let http = http_address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        tracing::info!(%address, http, worker = config.worker.enabled, "serving");
+        starting.disarm();
         let grace = config.timers.shutdown_grace;
-        Ok(Self { address, driver, policies, manager, health, stop, stop_worker, tasks, worker, grace })
+        Ok(Self {
+            address,
+            http_address,
+            driver,
+            policies,
+            manager,
+            health,
+            readiness,
+            stop,
+            stop_worker,
+            tasks,
+            worker,
+            grace,
+        })
     }
 
     /// Ends everything in order: no new work, the worker's actions, streams with UNAVAILABLE, the port.
     pub async fn stop(mut self) {
+        self.readiness.stopping();
         self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         let deadline = tokio::time::Instant::now() + self.grace;
         self.stop_worker.cancel();
@@ -198,7 +240,10 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
+/// Where blobs and results are; a second time if that is here.
+type Stores = (Arc<dyn Storage>, Option<Arc<EmbeddedStorage>>);
+
+async fn storage(config: &Config) -> anyhow::Result<Stores> {
     if let Some(remote) = &config.remote_storage {
         let store = RemoteStorage::new(RemoteConfig {
             address: remote.address.clone(),
@@ -208,7 +253,7 @@ async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
         });
         let store = store.map_err(anyhow::Error::msg).context("storage.remote is no store")?;
         tracing::info!(address = remote.address, "blobs and results are with another server");
-        return Ok(Arc::new(store));
+        return Ok((Arc::new(store), None));
     }
     if config.services == config::Services::Execution {
         tracing::warn!(
@@ -223,9 +268,10 @@ async fn storage(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
         ..EmbeddedConfig::new(&embedded.dir)
     };
     let storage = EmbeddedStorage::open(config).await;
-    Ok(Arc::new(
+    let storage = Arc::new(
         storage.with_context(|| format!("the storage in {} can't be opened", embedded.dir.display()))?,
-    ))
+    );
+    Ok((storage.clone(), Some(storage)))
 }
 
 fn options(config: &Config) -> Options {

@@ -12,6 +12,7 @@ mod policies;
 mod refusals;
 mod remote_storage;
 mod services;
+mod side_port;
 mod stopping;
 mod support;
 mod workers;

@@ -3,6 +3,7 @@
 mod admin;
 mod config;
 mod logging;
+mod metrics;
 mod pairs;
 mod policy;
 mod serve;
@@ -55,6 +56,8 @@ enum Command {
     /// Build and look at policies.
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
+    /// Print what there is at /metrics, with what it means.
+    Metrics,
     /// Print a completion script for a shell.
     Completions {
         /// The shell that will read it.
@@ -145,6 +148,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Worker(args) => worker::run(args)?,
         Command::Config(command) => config::run(command)?,
         Command::Policy(command) => policy::run(command)?,
+        Command::Metrics => metrics::run()?,
         Command::Admin(command) => return admin::run(command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "pointsman", &mut std::io::stdout());

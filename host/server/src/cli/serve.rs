@@ -9,7 +9,7 @@ use clap::Args;
 use super::Failure;
 use super::pairs::{by_key, parse_pair};
 use super::signals::{hangups, shutdown_token};
-use crate::config::{Config, ConfigError, Overrides};
+use crate::config::{Config, ConfigError, HttpListen, Overrides};
 use crate::reload::Reload;
 
 /// Flags win over the file.
@@ -21,6 +21,9 @@ pub(super) struct ServeArgs {
     /// Where clients and workers connect, as IP:PORT [default: 127.0.0.1:8980].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Where /metrics, /healthz and /readyz are, as IP:PORT, or "off" [default: 127.0.0.1:8981 if that is free].
+    #[arg(long, value_name = "ADDR")]
+    http_listen: Option<HttpListen>,
     /// Where everything is kept that has no folder of its own.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -71,6 +74,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
 fn split(args: ServeArgs) -> (Option<PathBuf>, Overrides) {
     let overrides = Overrides {
         listen: args.listen,
+        http_listen: args.http_listen,
         state_dir: args.state_dir,
         storage_dir: args.storage_dir,
         policy_file: args.policy,

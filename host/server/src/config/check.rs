@@ -113,6 +113,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
     let values = Values {
         file,
         listen,
+        http: checker.http(&raw.http, listen),
         services: checker.services(raw.services.unwrap_or_default(), raw.worker.enabled),
         remote_storage: checker.remote_storage(raw.storage.remote, &raw.storage.embedded, listen),
         storage: checker.storage(raw.storage.embedded, &state_dir),
@@ -143,7 +144,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
 
 /// Gathers problems while defaults are filled in.
 #[derive(Default)]
-struct Checker {
+pub(super) struct Checker {
     problems: Vec<Unplaced>,
 }
 
@@ -155,7 +156,7 @@ impl Checker {
         self.problems.push(Unplaced { path, at, text: text.into() });
     }
 
-    fn wrong(&mut self, path: &str, text: impl Into<String>) {
+    pub(super) fn wrong(&mut self, path: &str, text: impl Into<String>) {
         self.complain(KeyPath::of(path), At::Value, text);
     }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::checked_policy::Policy;
 use super::error::ConfigError;
+use super::http::Http;
 use super::overrides::Overrides;
 
 /// A complete configuration. Made by [`Config::load`], [`Config::parse`] or [`Config::default`] and by nothing
@@ -46,6 +47,8 @@ pub struct Values {
     /// `listen`: where clients and workers connect. Default `127.0.0.1:8980`. Whoever reaches this port can run
     /// commands on the workers, so open it to a network only behind something that checks who calls.
     pub listen: SocketAddr,
+    /// `http`: the side port for monitoring.
+    pub http: Http,
     /// `services`: what of the protocol the port has. Default `all`. Choose another where clients are given two addresses,
     /// one for execution and one for the cache.
     pub services: Services,

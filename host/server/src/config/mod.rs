@@ -8,6 +8,7 @@ mod check;
 mod checked;
 mod checked_policy;
 mod error;
+mod http;
 mod locate;
 mod overrides;
 mod path;
@@ -28,6 +29,7 @@ pub use checked::{
 };
 pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation};
 pub use error::{ConfigError, Problem};
+pub use http::{Http, HttpListen};
 pub use overrides::Overrides;
 pub use units::{parse_duration, parse_size};
 

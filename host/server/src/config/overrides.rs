@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::http::HttpListen;
 use super::raw::{Raw, RawPlatformValues};
 
 /// What the command line sets; what is absent is left as the file or the default has it. Relative paths start from
@@ -12,6 +13,8 @@ use super::raw::{Raw, RawPlatformValues};
 pub struct Overrides {
     /// Replaces `listen`.
     pub listen: Option<SocketAddr>,
+    /// Replaces `http.listen`.
+    pub http_listen: Option<HttpListen>,
     /// Replaces `state_dir`.
     pub state_dir: Option<PathBuf>,
     /// Replaces `storage.embedded.dir`.
@@ -36,6 +39,7 @@ impl Overrides {
             }
         }
         replace(&mut raw.listen, &self.listen);
+        replace(&mut raw.http.listen, &self.http_listen);
         replace(&mut raw.state_dir, &self.state_dir);
         replace(&mut raw.storage.embedded.dir, &self.storage_dir);
         replace(&mut raw.policy.file, &self.policy_file);

@@ -3,7 +3,7 @@
 use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, RemoteStorage, Values};
 use super::checked_policy::{NewVersions, Policy, PolicyLink};
 use super::raw::{
-    Raw, RawActionCache, RawAttempts, RawEmbedded, RawLimits, RawPlatformValues, RawPool, RawRemote,
+    Raw, RawActionCache, RawAttempts, RawEmbedded, RawHttp, RawLimits, RawPlatformValues, RawPool, RawRemote,
     RawStorage, RawTimers, RawWorker,
 };
 use super::raw_policy::{RawLink, RawPolicy, RawProbation};
@@ -22,6 +22,7 @@ fn spell_out(values: &Values) -> Raw {
     let typed = values.matching == Matching::Typed;
     Raw {
         listen: Some(values.listen),
+        http: RawHttp { listen: Some(values.http.listen) },
         services: Some(values.services),
         state_dir: None,
         storage: match &values.remote_storage {

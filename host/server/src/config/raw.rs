@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::checked::{Matching, Placement, PropertyType, Services, UnknownProperty};
+use super::http::HttpListen;
 pub(super) use super::raw_platform::RawPlatformValues;
 use super::raw_policy::{RawLink, RawPolicy};
 use super::units::{RawDuration, RawSize};
@@ -17,6 +18,7 @@ use super::units::{RawDuration, RawSize};
 #[serde(deny_unknown_fields, default, expecting = "an object: { … }")]
 pub(super) struct Raw {
     pub(super) listen: Option<SocketAddr>,
+    pub(super) http: RawHttp,
     pub(super) services: Option<Services>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state_dir: Option<PathBuf>,
@@ -47,6 +49,12 @@ pub(super) struct Raw {
     /// NativeLink's place for the two keys of the same name above.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) schedulers: Vec<RawScheduler>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object: { listen: … }")]
+pub(super) struct RawHttp {
+    pub(super) listen: Option<HttpListen>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

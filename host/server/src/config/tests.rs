@@ -17,6 +17,7 @@ fn listed(values: &[&str]) -> PlatformValues {
 fn the_defaults_need_no_file() {
     let config = Config::default();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8980");
+    assert_eq!(config.http.listen, HttpListen::Auto);
     assert_eq!(config.unknown_property, UnknownProperty::Ignore);
     assert_eq!(config.host_key, HostKey::AllButThread);
     assert_eq!(config.platform_properties["cpu_count"], PropertyType::Minimum);
@@ -39,7 +40,7 @@ fn an_empty_file_differs_from_none_in_one_thing() {
 #[test]
 fn every_key_is_read() {
     let text = r#"{
-        listen: "0.0.0.0:1", state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
+        listen: "0.0.0.0:1", http: { listen: "[::1]:2" }, state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
         pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4 }],
         max_attempts: 5, placement: "best_fit",
         attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0,
@@ -59,6 +60,7 @@ fn every_key_is_read() {
                   "c d": { values: [""] } }, query_timeout: "1m", dir: "w", cache_size: "1TB", storage_patience: "1m" },
     }"#;
     let config = Config::parse(text, "etc/p.json5").unwrap();
+    assert_eq!(config.http.listen, HttpListen::At("[::1]:2".parse().unwrap()));
     assert_eq!(config.storage.dir, Path::new("/s/storage"));
     assert_eq!(config.storage.max_size_bytes, 1 << 30);
     assert_eq!(config.storage.small_blob_cache_bytes, 1000);
@@ -114,6 +116,8 @@ fn what_is_printed_says_the_same_when_read() {
         "{policies: {a: {file: '/a.wasm', on_error: 'skip', isolation: 'call'}, \
           b: {new_versions: 'canary', canary_prefixes: ['ci']}}, chains: {'': ['b'], ci: ['a', 'default']}}",
         "{worker: {platform: {ISA: [], Arch: {values: ['b', '']}, cpu_count: {query_cmd: \"sh -c 'nproc'\"}}}}",
+        "{http: {listen: 'off'}}",
+        "{http: {listen: '127.0.0.1:0'}, listen: '127.0.0.1:0'}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
         "{pools: [{name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}, {name: 'a'}]}",
         "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0}",
@@ -122,6 +126,19 @@ fn what_is_printed_says_the_same_when_read() {
         let printed = config.to_json().to_string();
         assert_eq!(Config::parse(&printed, "/etc/p.json5").unwrap(), config, "{printed}");
     }
+}
+
+#[test]
+fn the_side_port_is_an_address_or_a_word() {
+    let text = refused("{http: {listen: 'none'}}");
+    assert!(
+        text.contains("http.listen: \"none\" is no address: give \"IP:PORT\", \"auto\" (127.0.0.1:8981"),
+        "{text}"
+    );
+    let text = refused("{http: {listen: 8981}}");
+    assert!(text.contains("expected \"IP:PORT\", \"auto\" or \"off\""), "{text}");
+    let text = refused("{http: {listen: '127.0.0.1:8980'}}");
+    assert!(text.contains("is where clients and workers connect (listen)"), "{text}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use pointsman_scheduler::event::{Event, Submit};
 use pointsman_scheduler::explain::Explanation;
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
+use pointsman_scheduler::metrics::Metrics;
 use pointsman_scheduler::properties::{Asked, Schema};
 use pointsman_scheduler::route::Route;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
@@ -448,6 +449,12 @@ impl Driver {
     /// Counts of what there is.
     pub fn counts(&self) -> Counts {
         self.lock().scheduler.counts()
+    }
+
+    /// Counts of what there is, and of what happened so far. The lock is held for some microseconds.
+    pub fn metrics(&self) -> Metrics {
+        let now = self.clock.now();
+        self.lock().scheduler.metrics(now)
     }
 
     /// No more work for anybody: ends all waiting polls with idle. What runs may still report, and streams stay

@@ -19,6 +19,7 @@ use super::action_cache::{self, Inline, inline_outputs};
 use super::instance_name;
 use super::metadata::{request_metadata, trace_context};
 use super::status;
+use crate::arrivals::Arrivals;
 use crate::driver::{CacheLook, Driver, Payload, Shown, Submission, done_at_once, failed, timestamp};
 use crate::routing::{self, Arrival, Router};
 
@@ -29,6 +30,7 @@ pub struct ExecutionService {
     router: Arc<Router>,
     storage: Arc<dyn Storage>,
     command_max_bytes: u64,
+    arrivals: Arc<Arrivals>,
 }
 
 /// Bytes of an Action: REv2 gives none, real ones have some hundred.
@@ -57,8 +59,40 @@ impl ExecutionService {
         router: Arc<Router>,
         storage: Arc<dyn Storage>,
         command_max_bytes: u64,
+        arrivals: Arc<Arrivals>,
     ) -> Self {
-        Self { driver, router, storage, command_max_bytes }
+        Self { driver, router, storage, command_max_bytes, arrivals }
+    }
+
+    async fn begin(&self, request: Request<ExecuteRequest>) -> Result<Response<OperationStream>, Status> {
+        let (headers, _, request) = request.into_parts();
+        instance_name::validate(&request.instance_name)?;
+        let function = status::digest_function(request.digest_function)?;
+        let wanted = Wanted::of(&request);
+        let digest =
+            status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
+        match self.submission(&request, &digest, &headers).await {
+            Ok(submission) => match self.driver.submit(submission) {
+                Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
+                Ok(stream) => {
+                    let storage = self.storage.clone().for_instance(&request.instance_name);
+                    let inlined =
+                        stream.then(move |state| inline(storage.clone(), digest, wanted.clone(), state));
+                    Ok(Response::new(Box::pin(inlined)))
+                }
+                Err(refusal) => Err(Status::resource_exhausted(refusal.to_string())),
+            },
+            Err(NotQueued::Failed(status)) => Err(status),
+            Err(NotQueued::Done(response)) => {
+                let name = uuid::Uuid::new_v4().to_string();
+                let function = digest.function().to_proto().into();
+                let operation = done_at_once(&name, digest.to_proto(), function, &response);
+                self.driver.keep_at_once(operation.clone());
+                let storage = self.storage.clone().for_instance(&request.instance_name);
+                let operation = inline(storage, digest, wanted, Ok(operation)).await;
+                Ok(Response::new(Box::pin(stream::iter([operation]))))
+            }
+        }
     }
 
     async fn submission(
@@ -75,6 +109,7 @@ impl ExecutionService {
         if may_be_cached
             && let Some(found) = action_cache::look_up(&*self.storage, &request.instance_name, digest).await
         {
+            self.arrivals.note_cached();
             return Err(NotQueued::Done(Box::new(found)));
         }
         let command: Option<Command> = match self.router.wants_command(&request.instance_name, &action) {
@@ -155,34 +190,7 @@ impl Execution for ExecutionService {
     type WaitExecutionStream = OperationStream;
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<OperationStream>, Status> {
-        let (headers, _, request) = request.into_parts();
-        instance_name::validate(&request.instance_name)?;
-        let function = status::digest_function(request.digest_function)?;
-        let wanted = Wanted::of(&request);
-        let digest =
-            status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
-        match self.submission(&request, &digest, &headers).await {
-            Ok(submission) => match self.driver.submit(submission) {
-                Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
-                Ok(stream) => {
-                    let storage = self.storage.clone().for_instance(&request.instance_name);
-                    let inlined =
-                        stream.then(move |state| inline(storage.clone(), digest, wanted.clone(), state));
-                    Ok(Response::new(Box::pin(inlined)))
-                }
-                Err(refusal) => Err(Status::resource_exhausted(refusal.to_string())),
-            },
-            Err(NotQueued::Failed(status)) => Err(status),
-            Err(NotQueued::Done(response)) => {
-                let name = uuid::Uuid::new_v4().to_string();
-                let function = digest.function().to_proto().into();
-                let operation = done_at_once(&name, digest.to_proto(), function, &response);
-                self.driver.keep_at_once(operation.clone());
-                let storage = self.storage.clone().for_instance(&request.instance_name);
-                let operation = inline(storage, digest, wanted, Ok(operation)).await;
-                Ok(Response::new(Box::pin(stream::iter([operation]))))
-            }
-        }
+        self.begin(request).await.inspect_err(|status| self.arrivals.note_error(status.code()))
     }
 
     async fn wait_execution(

@@ -1,0 +1,67 @@
+//! What monitoring reads at `/metrics`, as OpenMetrics text.
+//!
+//! A registry is a value made from the parts that it asks, so that two servers in one process have two. Each part keeps
+//! its own counts; here they are only named. Labels have few values: names of pools, of policies and of outcomes,
+//! never what clients send.
+
+mod document;
+mod family;
+mod process;
+mod scheduler;
+
+use std::sync::Arc;
+
+use pointsman_storage::EmbeddedStorage;
+use prometheus_client::registry::Registry;
+
+use crate::arrivals::Arrivals;
+use crate::driver::Driver;
+use crate::web::Readiness;
+use crate::workers::refused::RefusedWorkers;
+
+pub use document::document;
+
+/// What the scrape's content type is.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What is asked at each scrape.
+pub struct Sources {
+    /// The core.
+    pub driver: Arc<Driver>,
+    /// What became of Execute calls that were not queued.
+    pub arrivals: Arc<Arrivals>,
+    /// Workers that are refused.
+    pub refused: Arc<RefusedWorkers>,
+    /// The storage and its bound in bytes, if it is here.
+    pub storage: Option<(Arc<EmbeddedStorage>, u64)>,
+    /// Whether the server is ready.
+    pub readiness: Readiness,
+}
+
+/// All metrics of a server.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    /// Metrics of these parts.
+    pub fn new(sources: Sources) -> Self {
+        let Sources { driver, arrivals, refused, storage, readiness } = sources;
+        let mut registry = Registry::with_prefix(family::PREFIX);
+        registry.register_collector(Box::new(process::ProcessMetrics::new(readiness)));
+        registry.register_collector(Box::new(scheduler::SchedulerMetrics { driver, arrivals, refused }));
+        if let Some((storage, max_bytes)) = storage {
+            registry.register_collector(Box::new(process::StorageMetrics { storage, max_bytes }));
+        }
+        Self { registry }
+    }
+
+    /// All of them now, as OpenMetrics text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
