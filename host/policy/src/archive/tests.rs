@@ -11,6 +11,7 @@ fn version(digest_hex: &str) -> Version {
         config_sha256: "c".into(),
         since_unix_ms: 7,
         source: Source::File,
+        signature: None,
     }
 }
 

@@ -56,7 +56,12 @@ pub(super) fn find(runtime: &Runtime, sought: Sought) -> Result<Restored, Vec<St
                 let trial = archive.and_then(|archive| trial(runtime, archive, &plan, &state, &digest));
                 return Ok(Restored { active, spare, trial, state, passed_over: reasons });
             }
-            Err(error) => reasons.push(format!("the version {digest} ({}): {error}", origin.name())),
+            Err(error) => reasons.push(match (&plan.source, origin) {
+                (Source::File(path), Origin::File) => {
+                    format!("{} (sha256 {digest}): {error}", path.display())
+                }
+                _ => format!("the version {digest} ({}): {error}", origin.name()),
+            }),
         }
         tried.push(digest);
     }

@@ -218,7 +218,7 @@ fn the_first_version_must_be_good() {
     assert!(error.contains("policy link 'main' has no version that can be used: can't read "), "{error}");
     fs::write(&path, "rubbish").unwrap();
     let error = start();
-    assert!(error.contains("(file): it is not a WebAssembly component"), "{error}");
+    assert!(error.contains("policy.wasm (sha256 "), "{error}");
     assert_eq!(&*first(&runtime.in_force()).policy().name, "default");
 }
 
