@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use pointsman_scheduler::event::HostExclusive;
 use pointsman_scheduler::route::{Property, Route};
 
 use crate::decision::{PolicyId, Rejection};
@@ -22,18 +23,6 @@ pub struct WorkerFacts {
     pub principal: Arc<str>,
     /// What the policy is told the time is: seconds since the Unix epoch.
     pub now_unix_seconds: f64,
-}
-
-/// Whether an exclusive action may take a host for itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HostExclusive {
-    /// At any time.
-    #[default]
-    Allowed,
-    /// Never.
-    Never,
-    /// Not more often than once in this time.
-    NotMoreOftenThan(Duration),
 }
 
 /// The terms on which a worker joins. They begin as what it offers and are edited by the policies of the chain.

@@ -161,6 +161,11 @@ impl Runtime {
         self.in_force.load().chain(instance_name).has(hook)
     }
 
+    /// Does anybody in any chain have the hook?
+    pub fn has_hook_anywhere(&self, hook: Hook) -> bool {
+        self.in_force.load().chains().iter().any(|chain| chain.has(hook))
+    }
+
     /// Nobody but the embedded default policy decides about actions of that instance name.
     pub fn is_plain(&self, instance_name: &str) -> bool {
         self.in_force.load().chain(instance_name).is_plain

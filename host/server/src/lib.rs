@@ -2,12 +2,14 @@
 
 pub mod admin;
 pub mod arrivals;
+pub mod attempts;
 pub mod cli;
 pub mod config;
 pub mod driver;
 mod gate;
 pub mod match_log;
 pub mod metrics;
+pub mod ranking;
 pub mod reload;
 pub mod reroute;
 pub mod rev2;

@@ -1,12 +1,18 @@
-//! When policies change, what is queued is decided anew: in the background, first come first, in small batches, and
+//! When policies change, what is queued is decided anew, and when an attempt fails, that action is: in the background, first come first, in small batches, and
 //! with most of a core left to those who wait for answers. Meanwhile everything can be assigned by its old route.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::watch;
+use pointsman_policy::Trigger;
+use pointsman_proto::{pack, unpack, v1};
+use pointsman_scheduler::ids::TaskId;
+use pointsman_scheduler::task::Attempt;
+use prost_types::Any;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::attempts;
 use crate::driver::{Driver, Payload, Shown};
 use crate::routing::{self, Router};
 
@@ -38,8 +44,8 @@ pub async fn run(
             last = Some(*sequence);
             count += batch.len();
             let worked = Instant::now();
-            for (_, task, payload) in batch {
-                again(&driver, &router, task, &payload);
+            for (_, task, payload, tried) in batch {
+                again(&driver, &router, task, &payload, &tried, Trigger::Rerouted);
             }
             tokio::time::sleep(worked.elapsed() * REST).await;
         }
@@ -49,15 +55,64 @@ pub async fn run(
     }
 }
 
-fn again(driver: &Driver, router: &Router, task: pointsman_scheduler::ids::TaskId, payload: &Payload) {
-    let facts = Arc::new(routing::facts_again(&payload.facts));
-    match router.route(&facts) {
+/// Actions that were retried and wait to be routed again; what comes beyond them keeps its route.
+const RETRIED_MAX: usize = 4096;
+
+/// Routes actions again that run again because an attempt has failed. Meanwhile each can be assigned by its old route.
+pub async fn run_retried(driver: Arc<Driver>, router: Arc<Router>, shutdown: CancellationToken) {
+    let (sender, mut retried) = mpsc::channel(RETRIED_MAX);
+    driver.tell_of_retried(sender);
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        tokio::select! {
+            _ = retried.recv_many(&mut batch, BATCH) => {}
+            () = shutdown.cancelled() => return,
+        }
+        let worked = Instant::now();
+        for task in batch.drain(..) {
+            let Some((payload, tried)) = driver.queued(task) else { continue };
+            // By default an attempt that failed changes nothing.
+            if router.asks_again(&payload.instance_name) {
+                again(&driver, &router, task, &payload, &tried, Trigger::Retried);
+            }
+        }
+        tokio::time::sleep(worked.elapsed() * REST).await;
+    }
+}
+
+/// Asks about an action once more, with the attempts so far.
+fn again(
+    driver: &Driver,
+    router: &Router,
+    task: TaskId,
+    payload: &Payload,
+    tried: &[Attempt],
+    trigger: Trigger,
+) {
+    // Nobody routes there any more: what a policy wanted of another attempt still holds.
+    if !router.asks(&payload.instance_name) && !tried.iter().all(Attempt::has_failed) {
+        return;
+    }
+    let facts = attempts::with_attempts(&payload.facts, tried);
+    match router.route(&Arc::new(routing::facts_again(&facts, trigger))) {
         Ok(routed) => {
             let action = routing::routed_action(payload.action.clone(), &routed);
-            let shown = Arc::new(Shown { decision: routed.decision, ..(*payload.shown).clone() });
-            let payload = Payload { action, shown, ..payload.clone() };
-            driver.reroute(task, routed.route, routed.asked, payload);
+            let decision = with_history(&payload.shown.decision, routed.decision, tried);
+            let shown = Arc::new(Shown { decision, ..(*payload.shown).clone() });
+            let payload = Payload { action, shown, facts, ..payload.clone() };
+            driver.reroute(task, tried.len(), routed.route, routed.asked, payload);
         }
         Err(status) => driver.refuse(task, status.message()),
     }
+}
+
+/// A new decision says too what became of earlier attempts, if there were any.
+fn with_history(old: &Any, new: Any, tried: &[Attempt]) -> Any {
+    if tried.iter().all(Attempt::has_failed) {
+        return new;
+    }
+    // Whoever made them packed them as what they are.
+    let [old, mut decision] = [old, &new].map(|any| unpack::<v1::RoutingDecision>(any).unwrap_or_default());
+    decision.run_again = old.run_again;
+    pack(&decision)
 }

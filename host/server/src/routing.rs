@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pointsman_policy::{ActionFacts, CommandFacts, Decision, Runtime, Step, Trigger};
+use pointsman_policy::{ActionFacts, CommandFacts, Decision, Hook, PolicyId, Runtime, Step, Trigger};
 use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
 use pointsman_proto::{pack, v1};
 use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
@@ -72,6 +72,16 @@ impl Router {
             maximum_timeout: config.timers.maximum_action_timeout,
             warned: Mutex::default(),
         }
+    }
+
+    /// Whether anybody routes actions of that instance name.
+    pub fn asks(&self, instance_name: &str) -> bool {
+        self.policies.has_hook(instance_name, Hook::OnAction)
+    }
+
+    /// Whether somebody does who may think otherwise of an action after an attempt has failed: not the built-in policy.
+    pub fn asks_again(&self, instance_name: &str) -> bool {
+        self.asks(instance_name) && !self.policies.is_plain(instance_name)
     }
 
     /// Whether facts need the Command.
@@ -142,23 +152,29 @@ impl Router {
             let text = format!("rejected by policy {}: {}{help}", decision.policy, rejection.reason);
             return Err(Status::new(rejection.code.grpc().into(), text));
         }
-        let by = |what: String| {
-            Status::failed_precondition(format!("{what} (routed by policy {})", decision.policy))
-        };
-        if let Some(what) = not_served(&decision.route) {
+        let message = pack(&routing_decision(&decision));
+        self.typed(decision.route, &decision.policy, message)
+    }
+
+    /// What a decision comes to: its properties typed, and how long the action may execute.
+    ///
+    /// # Errors
+    /// What is wrong with it; the policy is named.
+    pub fn typed(&self, route: Arc<Route>, policy: &PolicyId, decision: Any) -> Result<Routed, Status> {
+        let by = |what: String| Status::failed_precondition(format!("{what} (routed by policy {policy})"));
+        if let Some(what) = not_served(&route) {
             return Err(by(what.to_owned()));
         }
-        let asked = self.schema.action(&decision.route.platform).map_err(|e| by(property_help(&e)))?;
+        let asked = self.schema.action(&route.platform).map_err(|e| by(property_help(&e)))?;
         self.warn_of_unknown(&asked);
-        let timeout = match decision.route.timeout {
+        let timeout = match route.timeout {
             Some(timeout) => {
                 self.check_timeout(timeout).map_err(|e| by(e.message().to_owned()))?;
                 timeout
             }
             None => self.default_timeout,
         };
-        let message = pack(&routing_decision(&decision));
-        Ok(Routed { route: decision.route, asked, timeout, decision: message })
+        Ok(Routed { route, asked, timeout, decision })
     }
 
     fn warn_of_unknown(&self, asked: &Asked) {
@@ -222,9 +238,14 @@ pub fn facts(arrival: &Arrival<'_>) -> ActionFacts {
     }
 }
 
-/// The same facts, for asking again about an action that is queued.
-pub fn facts_again(facts: &ActionFacts) -> ActionFacts {
-    ActionFacts { trigger: Trigger::Rerouted, now_unix_seconds: now(), ..facts.clone() }
+/// The same facts, for asking again about an action that is queued, and why.
+pub fn facts_again(facts: &ActionFacts, trigger: Trigger) -> ActionFacts {
+    ActionFacts { trigger, ..facts_now(facts) }
+}
+
+/// The same facts, at this time.
+pub fn facts_now(facts: &ActionFacts) -> ActionFacts {
+    ActionFacts { now_unix_seconds: now(), ..facts.clone() }
 }
 
 /// Most of what clients may say they don't: the empty text costs no memory.
@@ -232,7 +253,8 @@ fn shared(text: &str) -> Arc<str> {
     if text.is_empty() { Arc::default() } else { text.into() }
 }
 
-fn now() -> f64 {
+/// What policies are told the time is.
+pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
@@ -290,25 +312,29 @@ fn property_help(error: &PropertyError) -> String {
 }
 
 fn routing_decision(decision: &Decision) -> v1::RoutingDecision {
-    let strings = |list: &[Arc<str>]| list.iter().map(|s| s.to_string()).collect();
     v1::RoutingDecision {
-        policy_name: decision.policy.name.to_string(),
-        policy_version: decision.policy.version.to_string(),
-        policy_digest: decision.policy.digest_hex.to_string(),
-        platform: decision
-            .route
-            .platform
-            .iter()
-            .map(|p| platform::Property { name: p.name.to_string(), value: p.value.to_string() })
-            .collect(),
-        pool: decision.route.pool.as_deref().unwrap_or_default().to_owned(),
-        invocation_keys: strings(&decision.route.invocation_keys),
-        priority: decision.route.priority,
-        notes: strings(&decision.route.notes),
         fallback_reason: decision.fallback.clone().unwrap_or_default(),
         fuel: decision.fuel,
-        generation: decision.generation,
         steps: steps(decision),
+        ..message(&decision.route, &decision.policy, decision.generation)
+    }
+}
+
+/// What is shown of a route, and of whose decision it is.
+pub fn message(route: &Route, policy: &PolicyId, generation: u64) -> v1::RoutingDecision {
+    let strings = |list: &[Arc<str>]| list.iter().map(|s| s.to_string()).collect();
+    let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
+    v1::RoutingDecision {
+        policy_name: policy.name.to_string(),
+        policy_version: policy.version.to_string(),
+        policy_digest: policy.digest_hex.to_string(),
+        platform: route.platform.iter().map(property).collect(),
+        pool: route.pool.as_deref().unwrap_or_default().to_owned(),
+        invocation_keys: strings(&route.invocation_keys),
+        priority: route.priority,
+        notes: strings(&route.notes),
+        generation,
+        ..v1::RoutingDecision::default()
     }
 }
 

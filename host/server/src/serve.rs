@@ -127,14 +127,16 @@ impl Server {
             tasks.spawn(match_log::run(driver.clone(), interval, stop.clone()));
         }
         tasks.spawn(reroute::run(driver.clone(), router.clone(), generation, stop.clone()));
+        tasks.spawn(reroute::run_retried(driver.clone(), router.clone(), stop.clone()));
 
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let limit = usize::try_from(config.limits.message_size_max_bytes).unwrap_or(usize::MAX);
         let (arrivals, refused) = (Arc::new(Arrivals::default()), Arc::new(RefusedWorkers::default()));
+        let deciders = (policies.clone(), router);
         let execution = ExecutionService::new(
             driver.clone(),
-            router,
+            deciders.clone(),
             storage.clone(),
             config.limits.command_size_max_bytes,
             arrivals.clone(),
@@ -146,8 +148,14 @@ impl Server {
             storage: embedded.map(|storage| (storage, config.storage.max_size_bytes)),
             readiness: readiness.clone(),
         }));
-        let synchronize =
-            SynchronizeService::new(driver.clone(), pools, refused.clone(), storage.clone(), config);
+        let synchronize = SynchronizeService::new(
+            driver.clone(),
+            pools,
+            refused.clone(),
+            storage.clone(),
+            deciders,
+            config,
+        );
         let services = tonic::transport::Server::builder()
             .layer(MapResponseLayer::new(transport::short_message))
             .layer(GateLayer(config.services))

@@ -5,6 +5,7 @@ mod admin;
 mod digest_functions;
 mod execution;
 mod floods;
+mod hooks;
 mod inline_outputs;
 mod operations;
 mod platform_properties;

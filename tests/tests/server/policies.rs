@@ -58,7 +58,7 @@ async fn a_new_version_routes_what_is_queued_too() {
     generation(&server, first + 1).await;
     within(async {
         // The queue is decided anew in the background.
-        while server.server.driver.queued_after(None, 1).iter().all(|(_, _, p)| {
+        while server.server.driver.queued_after(None, 1).iter().all(|(_, _, p, _)| {
             unpack::<v1::RoutingDecision>(&p.shown.decision).unwrap().policy_digest == before.policy_digest
         }) {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,7 +8,7 @@ use pointsman_proto::rev2::platform;
 use pointsman_proto::v1;
 use pointsman_proto::v1::explanation::mismatch::Value;
 use pointsman_proto::v1::explanation::{Attempt, Count, Mismatch, Shortage};
-use pointsman_scheduler::event::Stage;
+use pointsman_scheduler::event::{HostExclusive, Stage};
 use pointsman_scheduler::explain::{Explanation, Subject};
 use pointsman_scheduler::properties::PropertyType;
 use pointsman_scheduler::route::Property;
@@ -126,6 +126,11 @@ pub(super) fn worker(view: &WorkerView) -> v1::list_workers_response::Worker {
         }
     };
     let text = |t: &Option<Arc<str>>| t.as_deref().unwrap_or_default().to_owned();
+    let (exclusive, interval) = match view.spec.terms.exclusive {
+        HostExclusive::Allowed => ("allowed", Duration::ZERO),
+        HostExclusive::Never => ("never", Duration::ZERO),
+        HostExclusive::NotMoreOftenThan(interval) => ("not-more-often-than", interval),
+    };
     v1::list_workers_response::Worker {
         id: view.spec.id.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         host: view.spec.host.to_string(),
@@ -151,5 +156,12 @@ pub(super) fn worker(view: &WorkerView) -> v1::list_workers_response::Worker {
         inflight_max: count(view.inflight_max),
         stage: stage.to_owned(),
         executing_ms: ms(since),
+        admitted_by: text(&view.spec.terms.by),
+        strategies: view.spec.terms.strategies.iter().flatten().map(|s| s.to_string()).collect(),
+        has_strategies: view.spec.terms.strategies.is_some(),
+        exclusive: exclusive.to_owned(),
+        exclusive_interval_ms: ms(interval),
+        exclusive_below: view.spec.terms.exclusive_below,
+        notes: view.spec.terms.notes.iter().map(|n| n.to_string()).collect(),
     }
 }

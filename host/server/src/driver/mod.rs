@@ -12,26 +12,28 @@ mod payload;
 mod polls;
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pointsman_proto::longrunning::Operation;
 use pointsman_proto::{pack, rev2, rpc};
+use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::effect::{Effect, End, HostNews, OperationStage, Output, Refusal, Reply};
 use pointsman_scheduler::event::{Event, Submit};
 use pointsman_scheduler::explain::Explanation;
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
-use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
+use pointsman_scheduler::ids::{ActionDigest, HostId, OperationId, PollId, TaskId};
 use pointsman_scheduler::metrics::Metrics;
 use pointsman_scheduler::properties::{Asked, Schema};
 use pointsman_scheduler::route::Route;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
+use pointsman_scheduler::task::{Attempt, Task};
 use pointsman_scheduler::time::Time;
 use pointsman_scheduler::views::{ClassView, Counts, HoldView, WorkerView};
 use prost_types::Any;
 use slotmap::SecondaryMap;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use at_once::AtOnce;
@@ -41,7 +43,7 @@ pub use cell::OperationStream;
 pub use clock::{Clock, timestamp};
 pub use payload::{Payload, Shown, TraceContext, cached, done_at_once, failed};
 use payload::{Progress, Snapshot};
-pub use polls::{PollAnswer, WorkerCall};
+pub use polls::{Given, PollAnswer, Rerun, WorkerCall};
 
 /// Owns the core.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub struct Driver {
     at_once: AtOnce,
     /// Wakes the timer when something is due sooner than it thinks.
     sooner: Notify,
+    /// Who is told of actions that run again.
+    retried: OnceLock<mpsc::Sender<TaskId>>,
 }
 
 #[derive(Debug)]
@@ -83,6 +87,8 @@ pub struct Submission {
     pub route: Arc<Route>,
     /// Its properties, typed.
     pub asked: Asked,
+    /// Hosts in the order of a policy, if one was asked.
+    pub preferred: Vec<HostId>,
 }
 
 /// Which operations an operator means.
@@ -102,6 +108,7 @@ enum Delivery {
     Show { cell: Arc<Cell>, sequence: u64, name: Arc<str>, shown: Arc<Shown>, what: What },
     Answer(oneshot::Sender<PollAnswer>, PollAnswer),
     Log { host: Arc<str>, news: HostNews },
+    Retried(TaskId),
 }
 
 #[derive(Debug)]
@@ -132,6 +139,7 @@ impl Driver {
             next_poll: AtomicU64::new(0),
             at_once: AtOnce::default(),
             sooner: Notify::new(),
+            retried: OnceLock::new(),
         })
     }
 
@@ -183,7 +191,7 @@ impl Driver {
             let mut core = self.lock();
             self.step_locked(&mut core, event, also)
         };
-        deliver(deliveries, response);
+        self.deliver(deliveries, response);
         result
     }
 
@@ -208,6 +216,43 @@ impl Driver {
         (deliveries, result)
     }
 
+    /// Does what is done without the lock.
+    fn deliver(&self, deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) {
+        // Encoded once for all operations that share the execution.
+        let mut reported: Option<Arc<Any>> = None;
+        for delivery in deliveries {
+            match delivery {
+                Delivery::Log { host, news } => match news {
+                    HostNews::Paused { .. } | HostNews::Quarantined { .. } => {
+                        tracing::warn!(host = &*host, "{news}");
+                    }
+                    HostNews::Resumed | HostNews::OnTrial | HostNews::Released => {
+                        tracing::info!(host = &*host, "{news}");
+                    }
+                },
+                Delivery::Retried(task) => {
+                    // Where there is no room it stays where it is.
+                    _ = self.retried.get().map(|to| to.try_send(task));
+                }
+                Delivery::Answer(to, answer) => {
+                    // Its caller may have gone; the core hears of that from the guard.
+                    _ = to.send(answer);
+                }
+                Delivery::Show { cell, sequence, name, shown, what } => {
+                    let progress = match what {
+                        What::Stage(stage) => Progress::Ongoing(stage),
+                        What::End(End::Reported) => {
+                            let response = || Arc::new(response.map(pack).unwrap_or_default());
+                            Progress::Done(reported.get_or_insert_with(response).clone())
+                        }
+                        What::End(end) => Progress::Done(Arc::new(pack(&ended(&end)))),
+                    };
+                    cell.show(sequence, Snapshot { name, shown, progress });
+                }
+            }
+        }
+    }
+
     // === Clients ===
 
     /// Queues an action, or joins it to one in flight.
@@ -215,12 +260,12 @@ impl Driver {
     /// # Errors
     /// A bound is reached.
     pub fn submit(self: &Arc<Self>, submission: Submission) -> Result<OperationStream, Refusal> {
-        let Submission { digest, payload, route, asked } = submission;
+        let Submission { digest, payload, route, asked, preferred } = submission;
         let takes_cached = payload.cache_look.is_allowed();
         let mut name = uuid::Uuid::encode_buffer();
         let name: Arc<str> = (&*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut name)).into();
         let instance = payload.instance_name.clone();
-        let submit = Event::Submit(Submit { name, instance, digest, route, asked, preferred: Vec::new() });
+        let submit = Event::Submit(Submit { name, instance, digest, route, asked, preferred });
         let accepted = self.step(submit, None, |core, effects| {
             let answer = effects.iter().find_map(|effect| match effect {
                 Effect::Submitted { operation, task, joined } => Some(Ok((*operation, *task, *joined))),
@@ -251,6 +296,12 @@ impl Driver {
             // The core answers every submission with one of the two.
             None => Err(Refusal::QueueFull(self.counts().queued)),
         }
+    }
+
+    /// Hosts that could run an action at once, were it submitted now: `at_most` of them, as placement would take them.
+    pub fn candidates(&self, submission: &Submission, at_most: usize) -> Vec<CandidateView> {
+        let Submission { digest, payload, route, asked, .. } = submission;
+        self.lock().scheduler.candidates(&payload.instance_name, digest, route, asked, at_most)
     }
 
     /// The states of the operation of that name from now on, if there is one.
@@ -314,28 +365,48 @@ impl Driver {
 
     // === Policies ===
 
-    /// Queued actions that arrived after the one of that sequence.
-    pub fn queued_after(&self, sequence: Option<u64>, at_most: usize) -> Vec<(u64, TaskId, Arc<Payload>)> {
+    /// Queued actions that arrived after the one of that sequence: its own, what is kept of it, its attempts so far.
+    pub fn queued_after(
+        &self,
+        sequence: Option<u64>,
+        at_most: usize,
+    ) -> Vec<(u64, TaskId, Arc<Payload>, Vec<Attempt>)> {
         let core = self.lock();
         let tasks = core.scheduler.queued_after(sequence).take(at_most);
-        tasks.filter_map(|(s, id, _)| Some((s, id, core.payloads.get(id)?.clone()))).collect()
+        let task = |(s, id, _)| {
+            let attempts = core.scheduler.task(id)?.attempts.clone();
+            Some((s, id, core.payloads.get(id)?.clone(), attempts))
+        };
+        tasks.filter_map(task).collect()
     }
 
-    /// Puts a new decision in force for a queued action; nothing happens if it is not queued any more.
-    pub fn reroute(&self, task: TaskId, route: Arc<Route>, asked: Asked, payload: Payload) {
-        // The payload first: the step may hand the task to a worker.
-        {
+    /// A queued action: what is kept of it, and its attempts so far.
+    pub fn queued(&self, task: TaskId) -> Option<(Arc<Payload>, Vec<Attempt>)> {
+        let core = self.lock();
+        let queued = core.scheduler.task(task).filter(|t| t.is_queued())?;
+        Some((core.payloads.get(task)?.clone(), queued.attempts.clone()))
+    }
+
+    /// Tells of each action that runs again since an attempt has failed. What finds no room there is not told.
+    pub fn tell_of_retried(&self, to: mpsc::Sender<TaskId>) {
+        // A second one would be a mistake of whoever starts the server, and is not listened to.
+        _ = self.retried.set(to);
+    }
+
+    /// Puts a new decision in force for a queued action; nothing happens if it is not queued any more, or has been tried
+    /// since the decision was made, after so many attempts.
+    pub fn reroute(&self, task: TaskId, attempts: usize, route: Arc<Route>, asked: Asked, payload: Payload) {
+        let deliveries = {
             let mut core = self.lock();
-            if !core.scheduler.task(task).is_some_and(pointsman_scheduler::task::Task::is_queued) {
+            let is_that = |t: &Task| t.is_queued() && t.attempts.len() == attempts;
+            if !core.scheduler.task(task).is_some_and(is_that) {
                 return;
             }
-            let old = core.payloads.insert(task, Arc::new(payload));
-            // Somebody may have joined since the new one was made of the old one.
-            if old.is_some_and(|old| !old.cache_look.is_allowed()) {
-                core.execute_for_sure(task);
-            }
-        }
-        self.step(Event::Reroute { task, route, asked }, None, |_, _| ());
+            // The payload first: the step may hand the task to a worker.
+            core.replace_payload(task, payload);
+            self.step_locked(&mut core, Event::Reroute { task, route, asked }, |_, _| ()).0
+        };
+        self.deliver(deliveries, None);
     }
 
     /// Ends a queued action that a policy refuses now.
@@ -492,12 +563,22 @@ impl Core {
         }
     }
 
+    /// Keeps something else of a task, made of what was kept.
+    fn replace_payload(&mut self, task: TaskId, payload: Payload) {
+        let old = self.payloads.insert(task, Arc::new(payload));
+        // Somebody may have joined since.
+        if old.is_some_and(|old| !old.cache_look.is_allowed()) {
+            self.execute_for_sure(task);
+        }
+    }
+
     /// Looks up what the effects speak of, while it is still there.
     fn deliveries(&mut self, effects: &[Effect]) -> Vec<Delivery> {
         let mut deliveries = Vec::with_capacity(effects.len());
         for effect in effects {
             match effect {
-                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } | Effect::Retried(_) => {}
+                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } => {}
+                Effect::Retried(task) => deliveries.push(Delivery::Retried(*task)),
                 Effect::Stage { operation, task, sequence, stage } => {
                     deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
                 }
@@ -542,38 +623,6 @@ impl Core {
 
 /// Not CANCELLED, the word for what a client cancels itself: Bazel executes such an action again, five times.
 const ENDED_BY_OPERATOR: &str = "an operator ended the operation (pointsman cancel)";
-
-fn deliver(deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) {
-    // Encoded once for all operations that share the execution.
-    let mut reported: Option<Arc<Any>> = None;
-    for delivery in deliveries {
-        match delivery {
-            Delivery::Log { host, news } => match news {
-                HostNews::Paused { .. } | HostNews::Quarantined { .. } => {
-                    tracing::warn!(host = &*host, "{news}");
-                }
-                HostNews::Resumed | HostNews::OnTrial | HostNews::Released => {
-                    tracing::info!(host = &*host, "{news}");
-                }
-            },
-            Delivery::Answer(to, answer) => {
-                // Its caller may have gone; the core hears of that from the guard.
-                _ = to.send(answer);
-            }
-            Delivery::Show { cell, sequence, name, shown, what } => {
-                let progress = match what {
-                    What::Stage(stage) => Progress::Ongoing(stage),
-                    What::End(End::Reported) => {
-                        let response = || Arc::new(response.map(pack).unwrap_or_default());
-                        Progress::Done(reported.get_or_insert_with(response).clone())
-                    }
-                    What::End(end) => Progress::Done(Arc::new(pack(&ended(&end)))),
-                };
-                cell.show(sequence, Snapshot { name, shown, progress });
-            }
-        }
-    }
-}
 
 /// The answer when no worker gave one.
 fn ended(end: &End) -> rev2::ExecuteResponse {

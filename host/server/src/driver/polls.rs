@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pointsman_proto::rev2;
-use pointsman_scheduler::event::{Event, Poll, Report, WorkerSpec};
-use pointsman_scheduler::ids::{ActionDigest, PollId};
+use pointsman_scheduler::event::{Event, Poll, Report, Verdict, WorkerSpec};
+use pointsman_scheduler::ids::{ActionDigest, PollId, TaskId};
+use pointsman_scheduler::route::Route;
+use pointsman_scheduler::task::Attempt;
 use tokio::sync::oneshot;
 
-use super::{Driver, Payload, deliver};
+use super::{Core, Driver, Payload};
 
 /// What a worker's call is told.
 #[derive(Clone, Debug)]
@@ -45,16 +47,46 @@ pub struct WorkerCall {
     pub report: Report,
     /// The result, if it has one.
     pub response: Option<rev2::ExecuteResponse>,
+    /// What the result's action is to run as, if the report is that a policy wants that.
+    pub rerun: Option<Box<Rerun>>,
     /// It wants no more work.
     pub prefer_idle: bool,
     /// How long the answer may be put off while there is no work.
     pub wait: Duration,
 }
 
+/// What an action is when it runs again though it has a result.
+#[derive(Clone, Debug)]
+pub struct Rerun {
+    /// The action.
+    pub task: TaskId,
+    /// Its attempts before the one with the result.
+    pub attempts: usize,
+    /// What is kept of it from then on.
+    pub payload: Payload,
+}
+
+/// What a worker has been given and has not answered for.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The action.
+    pub task: TaskId,
+    /// What is kept of it.
+    pub payload: Arc<Payload>,
+    /// The decision by which it runs.
+    pub route: Arc<Route>,
+    /// Its attempts before this one.
+    pub attempts: Vec<Attempt>,
+    /// The worker's host, as clients see it.
+    pub host: Arc<str>,
+    /// What the worker is.
+    pub spec: Arc<WorkerSpec>,
+}
+
 impl Driver {
     /// One call of a worker; answered when there is something to say.
     pub async fn poll(&self, call: WorkerCall) -> PollAnswer {
-        let WorkerCall { worker, spec, report, response, prefer_idle, wait } = call;
+        let WorkerCall { worker, spec, report, response, rerun, prefer_idle, wait } = call;
         let poll = PollId(self.next_poll.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         let dropped = DroppedPoll { driver: self, poll };
@@ -63,10 +95,12 @@ impl Driver {
             core.polls.insert(poll, answer);
             let (wait, prefer_idle) = if core.closing { (Duration::ZERO, true) } else { (wait, prefer_idle) };
             let wait_until = self.clock.now() + wait;
+            let rerun = rerun.filter(|rerun| core.is_still_on(&worker, rerun));
+            let report = if rerun.is_some() { report } else { taken(report) };
             let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, wait_until });
-            self.step_locked(&mut core, event, |_, _| ()).0
+            self.step_locked(&mut core, event, |core, _| rerun.into_iter().for_each(|r| core.run_again(*r))).0
         };
-        deliver(deliveries, response.as_ref());
+        self.deliver(deliveries, response.as_ref());
         // It is delivered; the call may now wait for minutes.
         drop(response);
         let answer = answered.await;
@@ -92,17 +126,57 @@ impl Driver {
             let Some(task) = task else { return false };
             self.step_locked(&mut core, Event::FoundInCache(task), |_, _| ()).0
         };
-        deliver(deliveries, Some(response));
+        self.deliver(deliveries, Some(response));
         true
     }
 
-    /// What a worker has been given and has not answered for, if that is the action of this digest.
-    pub fn given_to(&self, worker: &str, digest: &ActionDigest) -> Option<Arc<Payload>> {
+    /// What a worker is that has been given something and has not answered for it.
+    pub fn busy_as(&self, worker: &str) -> Option<Arc<WorkerSpec>> {
         let core = self.lock();
-        let task = core.scheduler.task_on(worker)?;
+        core.scheduler.task_on(worker)?;
+        core.scheduler.spec_of(worker).cloned()
+    }
+
+    /// What a worker has been given and has not answered for, if that is the action of this digest.
+    pub fn given_to(&self, worker: &str, digest: &ActionDigest) -> Option<Given> {
+        let core = self.lock();
+        let id = core.scheduler.task_on(worker)?;
         // Reports have no digest function.
-        let is_this = core.scheduler.task(task)?.digest.hash() == digest.hash();
-        core.payloads.get(task).filter(|_| is_this).cloned()
+        let task = core.scheduler.task(id).filter(|task| task.digest.hash() == digest.hash())?;
+        let (host, _) = core.scheduler.running_on(id)?;
+        Some(Given {
+            task: id,
+            payload: core.payloads.get(id)?.clone(),
+            route: task.route.clone(),
+            attempts: task.attempts.clone(),
+            host: host.clone(),
+            spec: core.scheduler.spec_of(worker)?.clone(),
+        })
+    }
+}
+
+impl Core {
+    /// A worker still has what a policy has decided about: others may have spoken for it in between.
+    fn is_still_on(&self, worker: &str, rerun: &Rerun) -> bool {
+        let task = self.scheduler.task_on(worker).filter(|task| *task == rerun.task);
+        let task = task.and_then(|task| self.scheduler.task(task));
+        task.is_some_and(|task| task.attempts.len() == rerun.attempts)
+    }
+
+    /// An action goes on as something else, unless the core took its result after all.
+    fn run_again(&mut self, rerun: Rerun) {
+        let Rerun { task, attempts, payload } = rerun;
+        if self.scheduler.task(task).is_some_and(|task| task.attempts.len() > attempts) {
+            self.replace_payload(task, payload);
+        }
+    }
+}
+
+/// The result is the answer, whoever wanted another.
+fn taken(report: Report) -> Report {
+    match report {
+        Report::Completed(digest, Verdict::Again(_)) => Report::Completed(digest, Verdict::Answer),
+        other => other,
     }
 }
 

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt as _, stream};
+use pointsman_policy::Runtime;
 use pointsman_proto::longrunning::{Operation, operation};
 use pointsman_proto::rev2::execution_server::Execution;
 use pointsman_proto::rev2::{self, Action, Command, ExecuteRequest, WaitExecutionRequest};
@@ -21,12 +22,14 @@ use super::metadata::{request_metadata, trace_context};
 use super::status;
 use crate::arrivals::Arrivals;
 use crate::driver::{CacheLook, Driver, Payload, Shown, Submission, done_at_once, failed, timestamp};
+use crate::ranking;
 use crate::routing::{self, Arrival, Router};
 
 /// The service.
 #[derive(Clone)]
 pub struct ExecutionService {
     driver: Arc<Driver>,
+    policies: Arc<Runtime>,
     router: Arc<Router>,
     storage: Arc<dyn Storage>,
     command_max_bytes: u64,
@@ -56,12 +59,12 @@ impl ExecutionService {
     /// The service over these.
     pub fn new(
         driver: Arc<Driver>,
-        router: Arc<Router>,
+        (policies, router): (Arc<Runtime>, Arc<Router>),
         storage: Arc<dyn Storage>,
         command_max_bytes: u64,
         arrivals: Arc<Arrivals>,
     ) -> Self {
-        Self { driver, router, storage, command_max_bytes, arrivals }
+        Self { driver, policies, router, storage, command_max_bytes, arrivals }
     }
 
     async fn begin(&self, request: Request<ExecuteRequest>) -> Result<Response<OperationStream>, Status> {
@@ -72,7 +75,7 @@ impl ExecutionService {
         let digest =
             status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
         match self.submission(&request, &digest, &headers).await {
-            Ok(submission) => match self.driver.submit(submission) {
+            Ok(submission) => match self.driver.submit(self.ranked(submission)) {
                 Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
                 Ok(stream) => {
                     let storage = self.storage.clone().for_instance(&request.instance_name);
@@ -158,7 +161,13 @@ impl ExecutionService {
             },
             route: routed.route,
             asked: routed.asked,
+            preferred: Vec::new(),
         })
+    }
+
+    fn ranked(&self, mut submission: Submission) -> Submission {
+        ranking::rank(&self.driver, &self.policies, &mut submission);
+        submission
     }
 }
 

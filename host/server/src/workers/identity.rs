@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use pointsman_policy::Runtime;
 use pointsman_proto::remoteworker::SynchronizeRequest;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::event::{Terms, WorkerSpec};
@@ -10,6 +12,7 @@ use pointsman_scheduler::properties::Schema;
 use smallvec::SmallVec;
 use tonic::Status;
 
+use super::admission::{Admissions, Admitted};
 use super::refused::RefusedWorkers;
 use crate::config::HostKey;
 use crate::rev2::instance_name;
@@ -20,17 +23,47 @@ pub(super) struct Workers {
     schema: Arc<Schema>,
     pools: Arc<[DeclaredPool]>,
     host_key: HostKey,
+    admissions: Admissions,
     specs: Mutex<Specs>,
     refused: Arc<RefusedWorkers>,
 }
 
-/// A worker's name and what it is, by [`key`].
+/// Workers by [`key`].
 #[derive(Default)]
 struct Specs {
-    by_key: hashbrown::HashMap<Vec<u8>, (Arc<str>, Arc<WorkerSpec>)>,
+    by_key: hashbrown::HashMap<Vec<u8>, Known>,
     /// Roughly what they take.
     bytes: usize,
 }
+
+/// Who calls.
+pub(super) struct Who {
+    pub(super) name: Arc<str>,
+    /// What it is, or with what a policy turns it away.
+    pub(super) spec: Result<Arc<WorkerSpec>, Status>,
+}
+
+/// What is known of a worker.
+#[derive(Clone)]
+struct Known {
+    name: Arc<str>,
+    /// What it says it is.
+    offered: Arc<WorkerSpec>,
+    /// What policies make of it, if any was asked.
+    admitted: Option<Arc<Answer>>,
+}
+
+/// What policies make of a worker.
+struct Answer {
+    spec: Result<Arc<WorkerSpec>, Status>,
+    /// Of the policies.
+    generation: u64,
+    /// When they are asked again, should they be the same then: one has failed.
+    again_at: Option<Instant>,
+}
+
+/// After so long a policy that failed is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Bytes of identities that are kept, as [`Specs`] counts them; then all are read anew.
 const SPECS_MAX_BYTES: usize = 256 << 20;
@@ -41,27 +74,53 @@ const COPIES: usize = 4;
 const IDENTITY_MAX_BYTES: usize = 64 << 10;
 
 /// The pool of workers that no declared pool has.
-const DEFAULT_POOL: &str = "default";
+pub(super) const DEFAULT_POOL: &str = "default";
 
 impl Workers {
     pub(super) fn new(
         schema: Arc<Schema>,
         pools: Arc<[DeclaredPool]>,
+        policies: Arc<Runtime>,
         refused: Arc<RefusedWorkers>,
         host_key: HostKey,
     ) -> Self {
-        Self { schema, pools, host_key, specs: Mutex::default(), refused }
+        let admissions = Admissions::new(policies, schema.clone(), pools.clone());
+        Self { schema, pools, host_key, admissions, specs: Mutex::default(), refused }
     }
 
-    /// Identity and description of the caller. The same `worker_id` with another prefix, platform or size class is
-    /// another worker, as in Buildbarn.
-    pub(super) fn who(&self, request: &SynchronizeRequest) -> Result<(Arc<str>, Arc<WorkerSpec>), Status> {
+    /// Identity and description of the caller, as policies admit it. The same `worker_id` with another prefix, platform or
+    /// size class is another worker, as in Buildbarn; what policies make of it does not make it another.
+    ///
+    /// # Errors
+    /// It describes itself wrongly. Then it is listed among those that are refused.
+    pub(super) fn who(&self, request: &SynchronizeRequest) -> Result<Who, Status> {
         let key = key(request);
-        if let Some(known) = self.specs().by_key.get(&key) {
-            return Ok(known.clone());
-        }
-        let id: BTreeMap<&str, &str> =
-            request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let known = self.specs().by_key.get(&key).cloned();
+        let known = match known {
+            Some(known) => known,
+            None => self.read(key.clone(), request)?,
+        };
+        let Some(generation) = self.admissions.generation(&known.offered.instance_name_prefix) else {
+            return Ok(Who { name: known.name, spec: Ok(known.offered) });
+        };
+        let is_valid = |answer: &Arc<Answer>| {
+            answer.generation == generation && answer.again_at.is_none_or(|at| Instant::now() < at)
+        };
+        let answer = match known.admitted.filter(is_valid) {
+            Some(answer) => answer,
+            None => self.ask(key, &known.offered, generation),
+        };
+        Ok(Who { name: known.name, spec: answer.spec.clone() })
+    }
+
+    /// Lists a worker that policies turn away.
+    pub(super) fn turned_away(&self, request: &SynchronizeRequest, status: &Status) {
+        self.refused.note(&id(request), status.message());
+    }
+
+    /// Reads what a worker says that it is.
+    fn read(&self, key: Vec<u8>, request: &SynchronizeRequest) -> Result<Known, Status> {
+        let id = id(request);
         let name = name(request, &id);
         if name.len() > IDENTITY_MAX_BYTES {
             return Err(Status::invalid_argument(format!(
@@ -72,14 +131,29 @@ impl Workers {
         }
         let spec = self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
         self.refused.forget(&id);
-        let who: (Arc<str>, _) = (name.into(), Arc::new(spec));
+        let known = Known { name: name.into(), offered: Arc::new(spec), admitted: None };
         let mut specs = self.specs();
         specs.bytes += COPIES * key.len();
         if specs.bytes > SPECS_MAX_BYTES {
             *specs = Specs { bytes: COPIES * key.len(), ..Specs::default() };
         }
-        specs.by_key.insert(key, who.clone());
-        Ok(who)
+        specs.by_key.insert(key, known.clone());
+        Ok(known)
+    }
+
+    /// Asks the policies about a worker, and keeps their answer until there are others.
+    fn ask(&self, key: Vec<u8>, offered: &Arc<WorkerSpec>, generation: u64) -> Arc<Answer> {
+        let id: BTreeMap<&str, &str> = offered.id.iter().map(|(k, v)| (&**k, &**v)).collect();
+        let Admitted { spec, in_doubt } = self.admissions.admit(offered);
+        let again_at = in_doubt.then(|| Instant::now() + ASK_AGAIN);
+        let answer = Arc::new(Answer { spec, generation, again_at });
+        if answer.spec.is_ok() {
+            self.refused.forget(&id);
+        }
+        if let Some(known) = self.specs().by_key.get_mut(&key) {
+            known.admitted = Some(answer.clone());
+        }
+        answer
     }
 
     fn specs(&self) -> std::sync::MutexGuard<'_, Specs> {
@@ -147,6 +221,10 @@ fn key(request: &SynchronizeRequest) -> Vec<u8> {
     // Where the id ends and the platform begins.
     key.extend_from_slice(&request.worker_id.len().to_le_bytes());
     key
+}
+
+fn id(request: &SynchronizeRequest) -> BTreeMap<&str, &str> {
+    request.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 /// The same for people.

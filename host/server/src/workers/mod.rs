@@ -1,5 +1,7 @@
 //! Worker front ends.
+mod admission;
 mod identity;
+mod judge;
 pub mod refused;
 mod report;
 mod results;

@@ -48,7 +48,8 @@ impl Results {
         }
         let Report::Completed(digest, Verdict::Answer) = &call.report else { return };
         let Some(result) = call.response.as_ref().and_then(success) else { return };
-        let Some(payload) = self.driver.given_to(&call.worker, digest) else { return };
+        let Some(given) = self.driver.given_to(&call.worker, digest) else { return };
+        let payload = given.payload;
         let Some(digest) = action_digest(&payload).filter(|_| !payload.action.do_not_cache) else { return };
         let write = self.storage.update_action_result(&payload.instance_name, &digest, result);
         let error = match tokio::time::timeout(WRITE_MAX, write).await {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_policy::Runtime;
 use pointsman_proto::remoteworker::operation_queue_server::OperationQueue;
 use pointsman_proto::remoteworker::{DesiredState, SynchronizeRequest, SynchronizeResponse, desired_state};
 use pointsman_scheduler::declared::DeclaredPool;
@@ -10,11 +11,13 @@ use pointsman_scheduler::event::Report;
 use pointsman_storage::Storage;
 use tonic::{Request, Response, Status};
 
-use super::identity::Workers;
+use super::identity::{Who, Workers};
+use super::judge::Judge;
 use super::report::report;
 use super::results::Results;
 use crate::config::Config;
 use crate::driver::{Driver, Payload, PollAnswer, WorkerCall, timestamp};
+use crate::routing::Router;
 use crate::workers::refused::RefusedWorkers;
 
 /// The service.
@@ -26,6 +29,7 @@ pub struct SynchronizeService {
 struct Inner {
     driver: Arc<Driver>,
     workers: Workers,
+    judge: Judge,
     results: Results,
     idle_poll_max: Duration,
 }
@@ -37,12 +41,15 @@ impl SynchronizeService {
         pools: Arc<[DeclaredPool]>,
         refused: Arc<RefusedWorkers>,
         storage: Arc<dyn Storage>,
+        (policies, router): (Arc<Runtime>, Arc<Router>),
         config: &Config,
     ) -> Self {
-        let workers = Workers::new(driver.schema().clone(), pools, refused, config.host_key.clone());
+        let (schema, host_key) = (driver.schema().clone(), config.host_key.clone());
+        let workers = Workers::new(schema, pools, policies.clone(), refused, host_key);
+        let judge = Judge::new(driver.clone(), policies, router, config.max_attempts as usize);
         let results = Results::new(driver.clone(), storage, config.action_cache);
         let idle_poll_max = config.timers.idle_poll;
-        Self { inner: Arc::new(Inner { driver, workers, results, idle_poll_max }) }
+        Self { inner: Arc::new(Inner { driver, workers, judge, results, idle_poll_max }) }
     }
 }
 
@@ -53,7 +60,8 @@ impl OperationQueue for SynchronizeService {
         request: Request<SynchronizeRequest>,
     ) -> Result<Response<SynchronizeResponse>, Status> {
         let inner = &self.inner;
-        let (call, prefix) = inner.call(request.into_inner())?;
+        let (mut call, prefix) = inner.call(request.into_inner())?;
+        inner.judge.judge(&mut call);
         inner.results.write(&call).await;
         inner.answer(inner.poll(call).await, &prefix).map(Response::new)
     }
@@ -63,14 +71,29 @@ impl Inner {
     /// What the core is told, and the caller's instance name prefix. The rest of the request does not outlive this: while
     /// the call waits it would be memory that is cold when it is freed.
     fn call(&self, request: SynchronizeRequest) -> Result<(WorkerCall, Arc<str>), Status> {
-        let (worker, spec) = self.workers.who(&request)?;
+        let Who { name: worker, spec } = self.workers.who(&request)?;
+        let mut prefer_idle = request.prefer_being_idle;
+        let spec = match spec {
+            Ok(spec) => spec,
+            // What it has been given before policies turned it away it ends, and gets nothing more.
+            Err(status) => match self.driver.busy_as(&worker) {
+                Some(spec) => {
+                    prefer_idle = true;
+                    spec
+                }
+                None => {
+                    self.workers.turned_away(&request, &status);
+                    return Err(status);
+                }
+            },
+        };
         let state = request.current_state.and_then(|s| s.worker_state);
         let state = state
             .ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
         let (report, response) = report(state)?;
         let prefix = spec.instance_name_prefix.clone();
-        let prefer_idle = request.prefer_being_idle;
-        Ok((WorkerCall { wait: self.idle_poll(), worker, spec, report, response, prefer_idle }, prefix))
+        let wait = self.idle_poll();
+        Ok((WorkerCall { worker, spec, report, response, rerun: None, prefer_idle, wait }, prefix))
     }
 
     /// Hands the call to the core, until it has something whose result the action cache doesn't have.
@@ -83,8 +106,8 @@ impl Inner {
                 break;
             }
             let (worker, spec, wait) = (worker.clone(), spec.clone(), self.idle_poll());
-            let report = Report::Idle;
-            let next = WorkerCall { worker, spec, report, response: None, prefer_idle: false, wait };
+            let (report, response, rerun) = (Report::Idle, None, None);
+            let next = WorkerCall { worker, spec, report, response, rerun, prefer_idle: false, wait };
             answer = self.driver.poll(next).await;
         }
         answer

@@ -1,6 +1,7 @@
 //! Answers as text.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use pointsman_proto::v1::list_queue_response::Class;
 use pointsman_proto::v1::list_workers_response::Worker;
@@ -62,7 +63,34 @@ fn row(worker: &Worker) -> [String; 5] {
     let counted = |key: &str| worker.amounts.iter().any(|a| a.key == key);
     let others =
         worker.platform.iter().filter(|p| !counted(&p.name)).map(|p| format!("{}={}", p.name, p.value));
-    [id(&worker.id), state, free, worker.operation_name.clone(), others.collect::<Vec<_>>().join(", ")]
+    let others = others.chain(terms(worker)).collect::<Vec<_>>().join(", ");
+    [id(&worker.id), state, free, worker.operation_name.clone(), others]
+}
+
+/// What a policy has admitted it with, as far as it isn't as it would be without.
+fn terms(worker: &Worker) -> Vec<String> {
+    let mut terms = Vec::new();
+    if worker.admitted_by.is_empty() {
+        return terms;
+    }
+    terms.push(format!("pool {}", worker.pool));
+    if worker.has_strategies {
+        terms.push(format!("strategies [{}]", worker.strategies.join(", ")));
+    }
+    match worker.exclusive.as_str() {
+        "never" => terms.push("never exclusive".to_owned()),
+        "not-more-often-than" => {
+            let every = Duration::from_millis(worker.exclusive_interval_ms);
+            terms.push(format!("exclusive once in {}", humantime::format_duration(every)));
+        }
+        _ => {}
+    }
+    if let Some(below) = worker.exclusive_below {
+        terms.push(format!("exclusive after at most {below} actions in a minute"));
+    }
+    terms.extend(worker.notes.iter().map(|note| format!("\"{note}\"")));
+    terms.push(format!("admitted by {}", worker.admitted_by));
+    terms
 }
 
 /// Rows whose columns begin below one another.
@@ -84,7 +112,7 @@ pub(super) fn holds(kind: hold::Kind, holds: &[Hold]) -> String {
     let row = |h: &Hold| {
         [
             id(&h.worker_id_pattern),
-            format!("for {}", humantime::format_duration(std::time::Duration::from_secs(h.age_ms / 1000))),
+            format!("for {}", humantime::format_duration(Duration::from_secs(h.age_ms / 1000))),
             format!("matches {}", count(h.workers, "worker")),
             format!("{} run something", h.busy),
         ]
