@@ -77,6 +77,12 @@ impl Loader {
     }
 
     fn compile(&self, bytes: &[u8]) -> Result<Component, LoadError> {
+        // Most often it is something else altogether, and what the engine says then has eight lines.
+        if !bytes.starts_with(b"\0asm") {
+            let start = bytes[..bytes.len().min(8)].escape_ascii();
+            let text = format!("it begins with \"{start}\", and WebAssembly with \"\\0asm\"");
+            return Err(LoadError::NotAComponent(text));
+        }
         let component = component_of(bytes).map_err(|error| LoadError::NotAComponent(error.to_string()))?;
         let (component, _) = self.cache.component(&component).map_err(LoadError::NotAComponent)?;
         Ok(component)

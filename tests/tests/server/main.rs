@@ -5,8 +5,13 @@ mod admin;
 mod digest_functions;
 mod execution;
 mod floods;
+#[allow(dead_code, reason = "the tests of the policy host use all of it")]
+#[path = "../../../host/policy/tests/it/guests.rs"]
+mod guests;
 mod hooks;
+mod hostile_policies;
 mod inline_outputs;
+mod kept_policies;
 mod operations;
 mod platform_properties;
 mod policies;

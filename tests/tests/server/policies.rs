@@ -12,26 +12,26 @@ use crate::support::{TestServer, action, host, server_with, within};
 const DEFAULT: &[u8] = include_bytes!("../../../policies/prebuilt/default.wasm");
 
 /// The default policy with a remark at its end: it does the same, and has a digest of its own.
-fn version(remark: &str) -> Vec<u8> {
+pub(crate) fn version(remark: &str) -> Vec<u8> {
     let name = remark.as_bytes();
     let length = u8::try_from(name.len()).unwrap();
     [DEFAULT, &[0, length + 1, length], name].concat()
 }
 
 /// Replaces a file as an editor does.
-fn replace(file: &Path, content: &[u8]) {
+pub(crate) fn replace(file: &Path, content: &[u8]) {
     let next = file.with_extension("next");
     std::fs::write(&next, content).unwrap();
     std::fs::rename(&next, file).unwrap();
 }
 
-async fn server_with_policy(folder: &Path, content: &[u8]) -> (TestServer, std::path::PathBuf) {
+pub(crate) async fn server_with_policy(folder: &Path, content: &[u8]) -> (TestServer, std::path::PathBuf) {
     let file = folder.join("policy.wasm");
     replace(&file, content);
     (server_with(&format!("policy: {{ file: '{}' }}", file.display())).await, file)
 }
 
-fn decided_by(update: &Update) -> v1::RoutingDecision {
+pub(crate) fn decided_by(update: &Update) -> v1::RoutingDecision {
     let partial = update.metadata.partial_execution_metadata.as_ref().unwrap();
     unpack(&partial.auxiliary_metadata[0]).unwrap()
 }
