@@ -49,6 +49,7 @@ mod manager;
 mod options;
 mod plan;
 mod policy;
+mod pool;
 mod preflight;
 mod probation;
 mod record;
@@ -80,6 +81,7 @@ pub use manager::{
 pub use options::{Limits, Options, Recorder, Sources};
 pub use plan::{LinkPlan, Plan, Rollout, Source};
 pub use policy::{Isolation, Policy};
+pub use pool::CallPool;
 pub use probation::ProbationRules;
 pub use record::{Question, Record};
 pub use runtime::Runtime;

@@ -176,6 +176,11 @@ impl Runtime {
         self.in_force.load().chain(instance_name).is_slow()
     }
 
+    /// Does any chain?
+    pub fn is_slow_anywhere(&self) -> bool {
+        self.in_force.load().chains().iter().any(Chain::is_slow)
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> CountersSnapshot {
         self.loader.common.counters.snapshot()

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod arrivals;
+pub mod aside;
 pub mod attempts;
 pub mod cli;
 pub mod config;

@@ -1,5 +1,6 @@
-//! When policies change, what is queued is decided anew, and when an attempt fails, that action is: in the background, first come first, in small batches, and
-//! with most of a core left to those who wait for answers. Meanwhile everything can be assigned by its old route.
+//! When policies change, what is queued is decided anew, and when an attempt fails, that action is: in the background,
+//! first come first, in small batches, and with most of a core left to those who wait for answers. Meanwhile everything
+//! can be assigned by its old route.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,7 +46,7 @@ pub async fn run(
             count += batch.len();
             let worked = Instant::now();
             for (_, task, payload, tried) in batch {
-                again(&driver, &router, task, &payload, &tried, Trigger::Rerouted);
+                again(&driver, &router, task, &payload, &tried, Trigger::Rerouted).await;
             }
             tokio::time::sleep(worked.elapsed() * REST).await;
         }
@@ -73,7 +74,7 @@ pub async fn run_retried(driver: Arc<Driver>, router: Arc<Router>, shutdown: Can
             let Some((payload, tried)) = driver.queued(task) else { continue };
             // By default an attempt that failed changes nothing.
             if router.asks_again(&payload.instance_name) {
-                again(&driver, &router, task, &payload, &tried, Trigger::Retried);
+                again(&driver, &router, task, &payload, &tried, Trigger::Retried).await;
             }
         }
         tokio::time::sleep(worked.elapsed() * REST).await;
@@ -81,9 +82,9 @@ pub async fn run_retried(driver: Arc<Driver>, router: Arc<Router>, shutdown: Can
 }
 
 /// Asks about an action once more, with the attempts so far.
-fn again(
+async fn again(
     driver: &Driver,
-    router: &Router,
+    router: &Arc<Router>,
     task: TaskId,
     payload: &Payload,
     tried: &[Attempt],
@@ -94,7 +95,7 @@ fn again(
         return;
     }
     let facts = attempts::with_attempts(&payload.facts, tried);
-    match router.route(&Arc::new(routing::facts_again(&facts, trigger))) {
+    match router.route_aside(&Arc::new(routing::facts_again(&facts, trigger))).await {
         Ok(routed) => {
             let action = routing::routed_action(payload.action.clone(), &routed);
             let decision = with_history(&payload.shown.decision, routed.decision, tried);

@@ -12,12 +12,14 @@ use pointsman_scheduler::route::{Exclusivity, Property, Route, SizeClass};
 use prost_types::Any;
 use tonic::Status;
 
+use crate::aside::Aside;
 use crate::config::Config;
 
 /// Decides where actions go.
 #[derive(Debug)]
 pub struct Router {
     policies: Arc<Runtime>,
+    aside: Aside,
     schema: Arc<Schema>,
     properties_max: usize,
     default_timeout: Duration,
@@ -63,9 +65,10 @@ pub struct Arrival<'a> {
 
 impl Router {
     /// A router for that configuration.
-    pub fn new(config: &Config, schema: Arc<Schema>, policies: Arc<Runtime>) -> Self {
+    pub fn new(config: &Config, schema: Arc<Schema>, policies: Arc<Runtime>, aside: Aside) -> Self {
         Self {
             policies,
+            aside,
             schema,
             properties_max: config.limits.properties_per_action_max as usize,
             default_timeout: config.timers.default_action_timeout,
@@ -139,6 +142,25 @@ impl Router {
             )));
         }
         Ok(())
+    }
+
+    /// Where slow policies are asked.
+    pub fn aside(&self) -> &Aside {
+        &self.aside
+    }
+
+    /// Decides about an action; see [`Aside`] for where.
+    ///
+    /// # Errors
+    /// As [`Router::route`].
+    pub async fn route_aside(self: &Arc<Self>, facts: &Arc<ActionFacts>) -> Result<Routed, Status> {
+        if !self.policies.is_slow(&facts.instance_name) {
+            return self.route(facts);
+        }
+        let (router, asked) = (self.clone(), facts.clone());
+        let routed = self.aside.run(true, move || router.route(&asked)).await;
+        routed
+            .unwrap_or_else(|| Err(Status::internal("the thread that asked the policies ended; see the log")))
     }
 
     /// Decides about an action.

@@ -30,6 +30,7 @@ use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
 use crate::arrivals::Arrivals;
+use crate::aside::Aside;
 use crate::config::{self, Config, Matching, PlatformValues};
 use crate::driver::Driver;
 use crate::gate::GateLayer;
@@ -113,7 +114,8 @@ impl Server {
         let schema = Arc::new(schema(config));
         let pools = pools(config, &schema)?;
         let driver = Driver::new(core(config), schema, pools.clone());
-        let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone()));
+        let aside = Aside::start().context("there are no threads for slow policies")?;
+        let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone(), aside));
         let (changed, generation) = watch::channel(0);
         let manager = manager(config, policies.clone(), changed).await?;
 

@@ -75,7 +75,7 @@ impl ExecutionService {
         let digest =
             status::digest_field(function, "ExecuteRequest.action_digest", request.action_digest.as_ref())?;
         match self.submission(&request, &digest, &headers).await {
-            Ok(submission) => match self.driver.submit(self.ranked(submission)) {
+            Ok(submission) => match self.driver.submit(self.ranked(submission).await?) {
                 Ok(stream) if wanted.is_none() => Ok(Response::new(Box::pin(stream))),
                 Ok(stream) => {
                     let storage = self.storage.clone().for_instance(&request.instance_name);
@@ -137,7 +137,7 @@ impl ExecutionService {
             metadata: metadata.as_ref().map(|(message, _)| message),
             command: command.as_ref(),
         }));
-        let routed = self.router.route(&facts)?;
+        let routed = self.router.route_aside(&facts).await?;
         let now = self.driver.clock().now();
         Ok(Submission {
             digest: ActionDigest::new(
@@ -165,9 +165,18 @@ impl ExecutionService {
         })
     }
 
-    fn ranked(&self, mut submission: Submission) -> Submission {
-        ranking::rank(&self.driver, &self.policies, &mut submission);
-        submission
+    /// With the hosts in order that policies would have it run on, if the route asks for that.
+    async fn ranked(&self, mut submission: Submission) -> Result<Submission, Status> {
+        if submission.route.rank_candidates == 0 {
+            return Ok(submission);
+        }
+        let slow = self.policies.is_slow(&submission.payload.instance_name);
+        let (driver, policies) = (self.driver.clone(), self.policies.clone());
+        let ranked = self.router.aside().run(slow, move || {
+            ranking::rank(&driver, &policies, &mut submission);
+            submission
+        });
+        ranked.await.ok_or_else(|| Status::internal("the thread that asked the policies ended; see the log"))
     }
 }
 

@@ -11,6 +11,7 @@ use pointsman_proto::v1::routing_decision::RunAgain;
 use pointsman_proto::{pack, rpc, unpack, v1};
 use pointsman_scheduler::event::{Again, Report, Verdict};
 use pointsman_scheduler::route::Route;
+use tonic::Status;
 
 use crate::attempts;
 use crate::driver::{CacheLook, Driver, Given, Payload, Rerun, Shown, WorkerCall, failed};
@@ -32,6 +33,26 @@ impl Judge {
         max_attempts: usize,
     ) -> Self {
         Self { driver, policies, router, max_attempts }
+    }
+
+    /// Judges where that keeps nobody waiting.
+    ///
+    /// # Errors
+    /// `INTERNAL` when that failed; the worker then reports once more.
+    pub(super) async fn judge_aside(self: &Arc<Self>, mut call: WorkerCall) -> Result<WorkerCall, Status> {
+        let is_result = matches!(call.report, Report::Completed(_, Verdict::Answer));
+        let slow =
+            is_result && self.policies.has_hook_anywhere(Hook::OnResult) && self.policies.is_slow_anywhere();
+        if !slow {
+            self.judge(&mut call);
+            return Ok(call);
+        }
+        let judge = self.clone();
+        let judged = self.router.aside().run(true, move || {
+            judge.judge(&mut call);
+            call
+        });
+        judged.await.ok_or_else(|| Status::internal("the thread that asked the policies ended; see the log"))
     }
 
     /// Lets the policies of its instance name decide about the result that a call brings, if one of them wants to, and if

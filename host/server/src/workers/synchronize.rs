@@ -29,7 +29,7 @@ pub struct SynchronizeService {
 struct Inner {
     driver: Arc<Driver>,
     workers: Workers,
-    judge: Judge,
+    judge: Arc<Judge>,
     results: Results,
     idle_poll_max: Duration,
 }
@@ -47,6 +47,7 @@ impl SynchronizeService {
         let (schema, host_key) = (driver.schema().clone(), config.host_key.clone());
         let workers = Workers::new(schema, pools, policies.clone(), refused, host_key);
         let judge = Judge::new(driver.clone(), policies, router, config.max_attempts as usize);
+        let judge = Arc::new(judge);
         let results = Results::new(driver.clone(), storage, config.action_cache);
         let idle_poll_max = config.timers.idle_poll;
         Self { inner: Arc::new(Inner { driver, workers, judge, results, idle_poll_max }) }
@@ -60,8 +61,8 @@ impl OperationQueue for SynchronizeService {
         request: Request<SynchronizeRequest>,
     ) -> Result<Response<SynchronizeResponse>, Status> {
         let inner = &self.inner;
-        let (mut call, prefix) = inner.call(request.into_inner())?;
-        inner.judge.judge(&mut call);
+        let (call, prefix) = inner.call(request.into_inner())?;
+        let call = inner.judge.judge_aside(call).await?;
         inner.results.write(&call).await;
         inner.answer(inner.poll(call).await, &prefix).map(Response::new)
     }
