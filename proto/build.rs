@@ -2,7 +2,7 @@
 use prost::Message as _;
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "build/bazel/remote/execution/v2/remote_execution.proto",
     "google/bytestream/bytestream.proto",
     "google/rpc/code.proto",
@@ -11,6 +11,7 @@ const FILES: [&str; 8] = [
     "buildbarn/resourceusage/resourceusage.proto",
     "pointsman/v1/admin.proto",
     "pointsman/v1/pointsman.proto",
+    "pointsman/v1/policies.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,6 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .type_attribute(".pointsman.v1", serialize)
         .type_attribute(".build.bazel.remote.execution.v2.Platform.Property", serialize)
+        // A component is nothing to print.
+        .field_attribute("PushPolicyRequest.component", "#[serde(skip)]")
         .bytes(".")
         .include_file("all.rs")
         .compile_fds_with_config(descriptors, config)?;

@@ -6,6 +6,7 @@ pub mod aside;
 pub mod attempts;
 pub mod cli;
 pub mod config;
+pub mod decisions;
 pub mod driver;
 mod gate;
 pub mod match_log;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pointsman_policy::{Manager, ManagerOptions, Options, Runtime, WatchOptions};
+use pointsman_policy::{Manager, ManagerOptions, Options, Recorder, Runtime, WatchOptions};
 use pointsman_proto::DESCRIPTORS;
 use pointsman_proto::bytestream::byte_stream_server::ByteStreamServer;
 use pointsman_proto::longrunning::operations_server::OperationsServer;
@@ -15,6 +15,7 @@ use pointsman_proto::rev2::capabilities_server::CapabilitiesServer;
 use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressableStorageServer;
 use pointsman_proto::rev2::execution_server::ExecutionServer;
 use pointsman_proto::v1::admin_server::AdminServer;
+use pointsman_proto::v1::policies_server::PoliciesServer;
 use pointsman_scheduler::attempts::Budgets;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::placement::Placement;
@@ -29,9 +30,11 @@ use tonic::transport::server::TcpIncoming;
 use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
+use crate::admin::policies::PoliciesService;
 use crate::arrivals::Arrivals;
 use crate::aside::Aside;
 use crate::config::{self, Config, Matching, PlatformValues};
+use crate::decisions::Decisions;
 use crate::driver::Driver;
 use crate::gate::GateLayer;
 use crate::match_log;
@@ -65,6 +68,7 @@ pub struct Server {
     pub manager: Arc<Manager>,
     health: tonic_health::server::HealthReporter,
     readiness: Readiness,
+    decisions: Option<Arc<Decisions>>,
     stop: CancellationToken,
     stop_worker: CancellationToken,
     tasks: TaskTracker,
@@ -109,8 +113,11 @@ impl Server {
         }
 
         let (storage, embedded) = storage(config).await?;
-        let policies =
-            Arc::new(Runtime::new(options(config)).context("the policy runtime can't be started")?);
+        let decisions = Decisions::start(&config.decision_log)?;
+        let policies = Arc::new(
+            Runtime::new(options(config, decisions.as_ref()))
+                .context("the policy runtime can't be started")?,
+        );
         let schema = Arc::new(schema(config));
         let pools = pools(config, &schema)?;
         let driver = Driver::new(core(config), schema, pools.clone());
@@ -183,6 +190,15 @@ impl Server {
             )
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
             .add_service(AdminServer::new(AdminService::new(driver.clone(), refused)))
+            .add_service(
+                PoliciesServer::new(PoliciesService::new(
+                    manager.clone(),
+                    policies.clone(),
+                    decisions.clone(),
+                    stop.clone(),
+                ))
+                .max_decoding_message_size(policies.file_bytes_max() + PUSH_BESIDE),
+            )
             .add_service(health_service)
             .add_service(reflection()?);
         let until = stop.clone();
@@ -207,6 +223,7 @@ impl Server {
             manager,
             health,
             readiness,
+            decisions,
             stop,
             stop_worker,
             tasks,
@@ -238,9 +255,15 @@ impl Server {
         if tokio::time::timeout_at(deadline, self.tasks.wait()).await.is_err() {
             tracing::warn!("connections outlast timers.shutdown_grace: they are cut off");
         }
+        if let Some(decisions) = self.decisions {
+            // It waits for a disk.
+            _ = tokio::task::spawn_blocking(move || decisions.close()).await;
+        }
     }
 }
 
+/// What a push has beside the component: its signature, some names.
+const PUSH_BESIDE: usize = 1 << 20;
 /// What is left for the ends of streams at least.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A client or worker whose machine has vanished is noticed so late at most.
@@ -284,13 +307,15 @@ async fn storage(config: &Config) -> anyhow::Result<Stores> {
     Ok((storage.clone(), Some(storage)))
 }
 
-fn options(config: &Config) -> Options {
+fn options(config: &Config, decisions: Option<&Arc<Decisions>>) -> Options {
     let mut options = Options::default();
     options.limits.fuel_per_call = config.policy.fuel;
     options.limits.deadline = config.policy.deadline;
     options.limits.memory_bytes = usize::try_from(config.policy.memory_max_bytes).unwrap_or(usize::MAX);
     options.default_config = config.policy.default_config();
     options.state_dir = Some(config.policy.dir.clone());
+    options.recorder =
+        decisions.cloned().map(|decisions| -> Recorder { Arc::new(move |record| decisions.record(record)) });
     options
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admin;
+mod decisions;
 mod digest_functions;
 mod execution;
 mod floods;

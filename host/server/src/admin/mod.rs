@@ -1,6 +1,7 @@
 //! `pointsman.v1.Admin`: what operators ask and tell. Thin over the driver.
 
 mod messages;
+pub mod policies;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use super::state_dir::default_state_dir;
 use super::units::{RawDuration, RawSize};
 
 const SECOND: Duration = Duration::from_secs(1);
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// The keys that the bundled worker advertises, so that builds which ask for the usual ones run without a file.
@@ -80,6 +80,7 @@ fn rebase(raw: &mut Raw, folder: &Path) {
         &mut raw.storage.embedded.dir,
         &mut raw.policy.file,
         &mut raw.policy.dir,
+        &mut raw.decision_log.file,
         &mut raw.worker.dir,
     ];
     let links = raw.policies.values_mut().map(|link| &mut link.file);
@@ -135,6 +136,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         priority_step: raw.priority_step.map_or(60 * SECOND, |step| step.0),
         limits: checker.limits(&raw.limits),
         policy: checker.policy(raw.policy, raw.policies, raw.chains, &state_dir),
+        decision_log: checker.decision_log(raw.decision_log),
         worker: checker.worker(raw.worker, &state_dir, known),
         worker_match_logging_interval: checker.logging(logging),
         platform_properties,
@@ -152,7 +154,7 @@ pub(super) struct Checker {
 type Found<T> = Option<(T, KeyPath)>;
 
 impl Checker {
-    fn complain(&mut self, path: KeyPath, at: At, text: impl Into<String>) {
+    pub(super) fn complain(&mut self, path: KeyPath, at: At, text: impl Into<String>) {
         self.problems.push(Unplaced { path, at, text: text.into() });
     }
 
@@ -176,7 +178,7 @@ impl Checker {
         given.map_or(default, |given| given.0)
     }
 
-    fn size(&mut self, path: &str, given: Option<RawSize>, default: u64) -> u64 {
+    pub(super) fn size(&mut self, path: &str, given: Option<RawSize>, default: u64) -> u64 {
         self.positive(path, given.map(|given| given.0), default)
     }
 

@@ -10,6 +10,7 @@ use pointsman_worker::PlatformQuery;
 use serde::{Deserialize, Serialize};
 
 pub use super::checked_policy::Policy;
+use super::decision_log::DecisionLog;
 use super::error::ConfigError;
 use super::http::Http;
 use super::overrides::Overrides;
@@ -97,6 +98,8 @@ pub struct Values {
     pub limits: Limits,
     /// `policy`, `policies`, `chains`: who decides where actions go.
     pub policy: Policy,
+    /// `decision_log`: records of what policies decided.
+    pub decision_log: DecisionLog,
     /// `worker`: the worker that `serve` runs in itself.
     pub worker: BundledWorker,
     /// `worker_match_logging_interval_s`: how often the log says why actions are waiting, one block for each set of

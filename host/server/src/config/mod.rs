@@ -7,6 +7,7 @@
 mod check;
 mod checked;
 mod checked_policy;
+mod decision_log;
 mod error;
 mod http;
 mod locate;
@@ -28,6 +29,7 @@ pub use checked::{
     PlatformValues, Policy, Pool, PropertyType, RemoteStorage, Services, Timers, UnknownProperty, Values,
 };
 pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation};
+pub use decision_log::DecisionLog;
 pub use error::{ConfigError, Problem};
 pub use http::{Http, HttpListen};
 pub use overrides::Overrides;

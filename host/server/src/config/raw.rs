@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::checked::{Matching, Placement, PropertyType, Services, UnknownProperty};
+use super::decision_log::RawDecisionLog;
 use super::http::HttpListen;
 pub(super) use super::raw_platform::RawPlatformValues;
 use super::raw_policy::{RawLink, RawPolicy};
@@ -44,6 +45,7 @@ pub(super) struct Raw {
     pub(super) policies: BTreeMap<String, RawLink>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) chains: BTreeMap<String, Vec<String>>,
+    pub(super) decision_log: RawDecisionLog,
     pub(super) worker: RawWorker,
     pub(super) worker_match_logging_interval_s: Option<i64>,
     /// NativeLink's place for the two keys of the same name above.

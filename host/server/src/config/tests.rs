@@ -57,6 +57,8 @@ fn every_key_is_read() {
                   streams_per_connection: 5, classes: 6, demands: 7, workers: 8, holds: 9, heartbeats_per_second: 10 },
         policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB",
                   dir: "p", probation: { length: "1m", events: 2, traps: 0, over_budget: 0.5, more_rejections: 1 } },
+        decision_log: { memory_records: 0, memory_size: "1MiB", file: "log/d.zst", rotate_size: "2MiB", keep_files: 0,
+                        mask: ["principal", "property:a"], sample: 0.5 },
         worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: { query_cmd: "nproc --all" },
                   "c d": { values: [""] } }, query_timeout: "1m", dir: "w", cache_size: "1TB", storage_patience: "1m" },
     }"#;
@@ -97,6 +99,10 @@ fn every_key_is_read() {
     assert_eq!(main.file.as_deref(), Some(Path::new("etc/x/p.wasm")), "from the file's folder");
     assert_eq!(config.policy.chains, BTreeMap::from([(String::new(), vec!["main".to_owned()])]));
     assert_eq!((config.policy.dir.as_path(), config.policy.probation.events_min), (Path::new("etc/p"), 2));
+    let log = &config.decision_log;
+    assert_eq!(log.file.as_deref(), Some(Path::new("etc/log/d.zst")));
+    assert_eq!((log.memory_records_max, log.memory_max_bytes, log.rotate_bytes), (0, 1 << 20, 2 << 20));
+    assert_eq!((log.keep_files, log.mask.len(), log.sample), (0, 2, 0.5));
     assert_eq!(config.worker.platform["a"], listed(&["1", "2"]));
     assert_eq!(config.worker.platform["c d"], listed(&[""]));
     let PlatformValues::Queried(query) = &config.worker.platform["b"] else { panic!("no query") };
@@ -117,6 +123,7 @@ fn what_is_printed_says_the_same_when_read() {
         "{policies: {a: {file: '/a.wasm', on_error: 'skip', isolation: 'call'}, \
           b: {new_versions: 'canary', canary_prefixes: ['ci']}}, chains: {'': ['b'], ci: ['a', 'default']}}",
         "{worker: {platform: {ISA: [], Arch: {values: ['b', '']}, cpu_count: {query_cmd: \"sh -c 'nproc'\"}}}}",
+        "{decision_log: {file: '/d.zst', mask: ['environment:X', 'arguments'], sample: 0.25}}",
         "{http: {listen: 'off'}}",
         "{http: {listen: '127.0.0.1:0'}, listen: '127.0.0.1:0'}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
@@ -127,6 +134,18 @@ fn what_is_printed_says_the_same_when_read() {
         let printed = config.to_json().to_string();
         assert_eq!(Config::parse(&printed, "/etc/p.json5").unwrap(), config, "{printed}");
     }
+}
+
+#[test]
+fn a_field_to_mask_is_one_of_a_record() {
+    let text = refused("{decision_log: {mask: ['principal', 'argument'], sample: 2}}");
+    assert!(
+        text.contains(
+            "decision_log.mask[1]: a record has no field \"argument\"; did you mean \"arguments\"?"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("decision_log.sample: 2 is no share; give a number from 0 to 1"), "{text}");
 }
 
 #[test]

@@ -17,13 +17,18 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 pub(super) async fn connect(target: &Target) -> Result<Client, Failure> {
+    Ok(AdminClient::new(channel(target).await?))
+}
+
+/// A connection for any of the scheduler's services.
+pub(in crate::cli) async fn channel(target: &Target) -> Result<Channel, Failure> {
     let server = &target.server;
     let rest = server.strip_prefix("grpc://").unwrap_or(server);
     let url = if rest.contains("://") { rest.to_owned() } else { format!("http://{rest}") };
     let endpoint = Endpoint::from_shared(url)
         .map_err(|e| Failure::Usage(format!("--server {server}: {e}; give HOST:PORT or grpc://HOST:PORT")))?;
     match endpoint.connect_timeout(CONNECT_MAX).timeout(ANSWER_MAX).connect().await {
-        Ok(channel) => Ok(AdminClient::new(channel)),
+        Ok(channel) => Ok(channel),
         Err(error) => Err(Failure::Unavailable(format!(
             "no scheduler answers at {server}: {:#}; start one with `pointsman serve`, or say where it is with --server \
              or POINTSMAN_SERVER",
@@ -33,13 +38,13 @@ pub(super) async fn connect(target: &Target) -> Result<Client, Failure> {
 }
 
 /// Why a call failed.
-pub(super) fn refused(status: Status) -> Failure {
+pub(in crate::cli) fn refused(status: Status) -> Failure {
     let message = status.message();
     match status.code() {
         // A server with one half only says so itself.
         Code::Unimplemented if message.contains("switched off") => Failure::Unavailable(message.to_owned()),
         Code::Unimplemented => Failure::Unavailable(
-            "what answers there has no service pointsman.v1.Admin: it is another program, or an older version; say where \
+            "what answers there has no such service of pointsman.v1: it is another program, or an older version; say where \
              the scheduler is with --server or POINTSMAN_SERVER"
                 .to_owned(),
         ),

@@ -1,7 +1,7 @@
 //! Commands that ask or tell a running scheduler: `why`, `plan`, `queue`, `workers`, `drain`, `pause`,
 //! `release`, `cancel`.
 
-mod client;
+pub(super) mod client;
 mod tables;
 
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ use client::{connect, refused, refused_operation};
 pub(super) struct Target {
     /// The scheduler's address.
     #[arg(long, env = "POINTSMAN_SERVER", default_value = "grpc://127.0.0.1:8980", value_name = "URL")]
-    server: String,
+    pub(super) server: String,
     /// How to print.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Output,
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Subcommand)]

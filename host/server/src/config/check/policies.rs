@@ -64,7 +64,7 @@ impl Checker {
         }
     }
 
-    fn share(&mut self, path: KeyPath, given: Option<f64>, default: f64) -> f64 {
+    pub(in crate::config) fn share(&mut self, path: KeyPath, given: Option<f64>, default: f64) -> f64 {
         let share = given.unwrap_or(default);
         if !(0.0..=1.0).contains(&share) {
             self.complain(path, At::Value, format!("{share} is no share; give a number from 0 to 1"));
