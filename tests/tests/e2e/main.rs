@@ -3,6 +3,10 @@
 
 mod casd;
 mod gpu;
+#[allow(dead_code, reason = "the tests of the policy host use all of it")]
+#[path = "../../../host/policy/tests/it/guests.rs"]
+mod guests;
+mod lifecycle;
 mod swap;
 mod worker;
 

@@ -104,7 +104,10 @@ async fn a_broken_policy_changes_nothing() -> anyhow::Result<()> {
     let bazel = clients.bazel(BazelVersion::Seven).await?;
     replace(&file, b"no component at all")?;
     server
-        .wait_for_log("changed policy file refused, the policy in force stays", Duration::from_secs(30))
+        .wait_for_log(
+            "new version of the policy refused, the version in force stays",
+            Duration::from_secs(30),
+        )
         .await?;
     bazel.remote(&server.address(), &["build", "//:link1"]).await?.expect_code(0)?;
     for operation in finished_operations(server.channel()?).await? {
