@@ -1,11 +1,13 @@
 //! Hosts and workers: who is there, what is free, and which hosts an arriving task may go to.
 
+mod joining;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
 
 use slotmap::SlotMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::classes::Index;
 use crate::event::{Stage, WorkerSpec};
@@ -14,8 +16,9 @@ use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId
 use crate::metrics::{Census, Slot, WorkerState};
 use crate::placement::Placement;
 use crate::properties::Amounts;
-use crate::shapes::KindKey;
 use crate::time::Time;
+
+pub(crate) use joining::Gone;
 
 /// What its workers share.
 #[derive(Clone, Debug)]
@@ -41,9 +44,6 @@ pub(crate) struct Host {
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
 }
-
-/// So many hosts that did badly are remembered when they are gone.
-const REMEMBERED_MAX: usize = 1024;
 
 /// Workers of one kind on one host.
 #[derive(Clone, Debug, Default)]
@@ -111,23 +111,6 @@ struct Listed {
     shape: ShapeId,
     free: Amounts,
     open: Open,
-}
-
-/// What went with a worker.
-pub(crate) struct Gone {
-    /// Its host, gone too if the worker was the last there.
-    pub(crate) host: HostId,
-    pub(crate) last_of_host: bool,
-    /// When the timer of a host that is gone comes up.
-    pub(crate) armed: Option<Time>,
-    pub(crate) kind: KindId,
-    pub(crate) spec: Arc<WorkerSpec>,
-    /// What its host had in all.
-    pub(crate) totals: Amounts,
-    /// No other worker is like it.
-    pub(crate) last_of_kind: bool,
-    /// Its host no longer serves what it served.
-    pub(crate) serves_less: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -230,15 +213,6 @@ impl Host {
     }
 }
 
-fn kind_key(spec: &WorkerSpec) -> KindKey {
-    KindKey {
-        prefix: spec.instance_name_prefix.clone(),
-        atoms: spec.offered.atoms.clone(),
-        size_class: spec.size_class,
-        pool: spec.pool.clone(),
-    }
-}
-
 /// Each amount asked is there.
 pub(crate) fn fits(demand: &Amounts, free: &Amounts) -> bool {
     demand.iter().zip(free).all(|(asked, free)| asked <= free)
@@ -249,72 +223,7 @@ impl Fleet {
         Self { placement, ..Self::default() }
     }
 
-    // === Coming and going ===
-
-    pub(crate) fn register(
-        &mut self,
-        index: &mut Index,
-        key: &Text,
-        spec: &Arc<WorkerSpec>,
-        now: Time,
-    ) -> WorkerId {
-        let kind = index.kind(kind_key(spec));
-        let host_id = self.host(spec);
-        let slot = self.census.slot(&spec.pool);
-        let id = self.workers.insert(Worker {
-            key: key.clone(),
-            spec: spec.clone(),
-            host: host_id,
-            kind,
-            slot,
-            drained: false,
-            paused: false,
-            run: None,
-            idle_since: now,
-            waiting: None,
-            deadline: now,
-            armed: None,
-        });
-        self.census.came(slot, WorkerState::of(&self.workers[id]));
-        self.worker_by_key.insert(key.clone(), id);
-        self.join_host(index, host_id, kind, spec);
-        self.count_health(host_id);
-        self.relist(index, host_id);
-        id
-    }
-
-    /// A host has one worker more of that kind.
-    fn join_host(&mut self, index: &mut Index, id: HostId, kind: KindId, spec: &WorkerSpec) {
-        index.kinds[kind].hosts.insert(id);
-        let host = &mut self.hosts[id];
-        host.kinds.entry(kind).or_default().workers += 1;
-        host.max_inflight = spec.max_inflight_tasks;
-        // Threads of one host advertise what the host has, not their share of it: it counts once.
-        *host.advertised.entry(spec.offered.totals.clone()).or_default() += 1;
-        host.count_totals();
-    }
-
-    fn host(&mut self, spec: &WorkerSpec) -> HostId {
-        let nothing: Amounts = smallvec![0; spec.offered.totals.len()];
-        *self.host_by_key.entry_ref(&spec.host).or_insert_with(|| {
-            // One that is new goes after those that were used: a host that keeps restarting doesn't get all the work.
-            self.clock += 1;
-            self.hosts.insert(Host {
-                key: spec.host.clone(),
-                totals: nothing.clone(),
-                used: nothing,
-                max_inflight: spec.max_inflight_tasks,
-                running: Set::default(),
-                kinds: BTreeMap::new(),
-                advertised: BTreeMap::new(),
-                last_used: self.clock,
-                listed: SmallVec::new(),
-                health: self.remembered.remove(&spec.host).unwrap_or_default(),
-                counted: (false, false),
-                armed: None,
-            })
-        })
-    }
+    // === Counts ===
 
     /// Something has changed about how a host does.
     pub(crate) fn count_health(&mut self, id: HostId) {
@@ -333,98 +242,6 @@ impl Fleet {
         self.census.left(worker.slot, before);
         self.census.came(worker.slot, WorkerState::of(worker));
         result
-    }
-
-    /// Forgets a worker that runs nothing and doesn't wait.
-    pub(crate) fn remove(&mut self, index: &mut Index, id: WorkerId) -> Option<Gone> {
-        let worker = self.workers.remove(id)?;
-        self.census.left(worker.slot, WorkerState::of(&worker));
-        self.worker_by_key.remove(&worker.key);
-        let totals = self.hosts[worker.host].totals.clone();
-        let held = worker.is_held();
-        let mut gone = self.leave_host(index, worker.host, worker.kind, worker.spec, held, totals);
-        self.relist(index, worker.host);
-        if gone.last_of_host
-            && let Some(host) = self.hosts.remove(worker.host)
-        {
-            gone.armed = host.armed;
-            self.host_by_key.remove(&host.key);
-            self.census.paused -= usize::from(host.counted.0);
-            self.census.quarantined -= usize::from(host.counted.1);
-            self.remember(host);
-        }
-        Some(gone)
-    }
-
-    /// Lets a worker that runs nothing and doesn't wait be another on the same host, and says what went with what it was.
-    /// `None`: it would be on another host or have another id, which is nothing that a worker can become.
-    pub(crate) fn change(&mut self, index: &mut Index, id: WorkerId, spec: &Arc<WorkerSpec>) -> Option<Gone> {
-        let worker = &mut self.workers[id];
-        if (&worker.spec.host, &worker.spec.id) != (&spec.host, &spec.id) {
-            return None;
-        }
-        let new_kind = index.kind(kind_key(spec));
-        let kind = std::mem::replace(&mut worker.kind, new_kind);
-        let (state, slot) = (WorkerState::of(worker), self.census.slot(&spec.pool));
-        self.census.left(std::mem::replace(&mut worker.slot, slot), state);
-        self.census.came(slot, state);
-        let old = std::mem::replace(&mut worker.spec, spec.clone());
-        let (host, held) = (worker.host, worker.is_held());
-        let totals = self.hosts[host].totals.clone();
-        // It comes before it goes, so that the host stays, with all that is known of it.
-        self.join_host(index, host, new_kind, spec);
-        if held && let Some(of) = self.hosts[host].kinds.get_mut(&new_kind) {
-            of.held += 1;
-        }
-        let gone = self.leave_host(index, host, kind, old, held, totals);
-        self.relist(index, host);
-        Some(gone)
-    }
-
-    /// A host, which had these totals, has one worker less of that kind.
-    fn leave_host(
-        &mut self,
-        index: &mut Index,
-        id: HostId,
-        kind: KindId,
-        spec: Arc<WorkerSpec>,
-        held: bool,
-        totals: Amounts,
-    ) -> Gone {
-        let host = &mut self.hosts[id];
-        let served = host.serves(kind, &totals);
-        decrement(&mut host.advertised, &spec.offered.totals, |n| n);
-        host.count_totals();
-        if held && let Some(of) = host.kinds.get_mut(&kind) {
-            of.held -= 1;
-        }
-        let last_there = decrement(&mut host.kinds, &kind, |of| &mut of.workers);
-        let last_of_host = host.kinds.is_empty();
-        let serves_less = served && !host.serves(kind, &totals);
-        let mut last_of_kind = false;
-        if last_there {
-            let hosts = &mut index.kinds[kind].hosts;
-            hosts.remove(&id);
-            last_of_kind = hosts.is_empty();
-            if last_of_kind {
-                index.drop_kind(kind);
-            }
-        }
-        Gone { host: id, last_of_host, armed: None, kind, spec, totals, last_of_kind, serves_less }
-    }
-
-    /// One that fails and restarts each time is not new when it comes back.
-    fn remember(&mut self, host: Host) {
-        if !host.health.is_noteworthy() {
-            return;
-        }
-        if self.remembered.len() >= REMEMBERED_MAX {
-            let oldest = self.remembered.iter().min_by_key(|(_, health)| health.last);
-            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-                self.remembered.remove(&key);
-            }
-        }
-        self.remembered.insert(host.key, host.health);
     }
 
     // === Waiting ===
@@ -613,15 +430,4 @@ impl Fleet {
         }
         Ok(())
     }
-}
-
-/// Takes one from a count; the last takes the entry with it.
-fn decrement<K: Ord, V>(map: &mut BTreeMap<K, V>, key: &K, count: impl Fn(&mut V) -> &mut usize) -> bool {
-    let Some(entry) = map.get_mut(key) else { return false };
-    *count(entry) -= 1;
-    let last = *count(entry) == 0;
-    if last {
-        map.remove(key);
-    }
-    last
 }

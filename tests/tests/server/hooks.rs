@@ -282,7 +282,10 @@ async fn other_policies_other_terms() {
     let policies = &server.server.policies;
     let _idle = server.eager_worker(&host("idle")).await;
     assert_eq!(&*known(&server, 1).await[0].pool, "default");
-    policies.install(policies.load(&bytes, r#"{ "pool": "one" }"#).unwrap());
+    // That takes longer than a worker may be silent here.
+    let [one, two] =
+        ["one", "two"].map(|pool| policies.load(&bytes, &format!("{{ \"pool\": \"{pool}\" }}")).unwrap());
+    policies.install(one);
     let pool = async |name: &str| {
         within(async {
             while workers(&server).await.0.iter().any(|w| w.pool != name) {
@@ -299,7 +302,7 @@ async fn other_policies_other_terms() {
     assert!(waits.is_err(), "{waits:?}");
     let updates = execute(&client, &action("1")).await;
     let Ok(Instruction::Execute(work)) = within(busy.synchronize()).await else { return };
-    policies.install(policies.load(&bytes, r#"{ "pool": "two" }"#).unwrap());
+    policies.install(two);
     let of_busy = async || {
         let all = workers(&server).await.0;
         all.into_iter().find(|w| w.id["hostname"] == "busy").map(|w| w.pool)
@@ -318,11 +321,13 @@ async fn a_worker_that_new_policies_turn_away_ends_what_it_has() {
     let Some(file) = policy().await else { return };
     let (server, bytes) = (server_with("").await, std::fs::read(file).unwrap());
     let client = server.client().await;
+    let policies = &server.server.policies;
+    // That takes longer than a worker may be silent here.
+    let next = policies.load(&bytes, r#"{ "refuse": "they have had their time" }"#).unwrap();
     let updates = execute(&client, &action("1")).await;
     let mut worker = server.worker(&host("h")).await;
     let Ok(Instruction::Execute(work)) = within(worker.synchronize()).await else { panic!("no work") };
-    let policies = &server.server.policies;
-    policies.install(policies.load(&bytes, r#"{ "refuse": "they have had their time" }"#).unwrap());
+    policies.install(next);
     assert_eq!(within(worker.synchronize()).await.unwrap(), Instruction::Continue);
     assert!(workers(&server).await.1.is_empty());
     let _waits = execute(&client, &action("2")).await;

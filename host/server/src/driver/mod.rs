@@ -8,30 +8,28 @@ mod at_once;
 mod cache_look;
 mod cell;
 mod clock;
+mod delivery;
+mod operators;
 mod payload;
+mod policies;
 mod polls;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use pointsman_proto::longrunning::Operation;
-use pointsman_proto::{pack, rev2, rpc};
+use pointsman_proto::{pack, rev2};
 use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::declared::DeclaredPool;
-use pointsman_scheduler::effect::{Effect, End, HostNews, OperationStage, Output, Refusal, Reply};
+use pointsman_scheduler::effect::{Effect, Output, Refusal};
 use pointsman_scheduler::event::{Event, Submit};
-use pointsman_scheduler::explain::Explanation;
-use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::{ActionDigest, HostId, OperationId, PollId, TaskId};
 use pointsman_scheduler::metrics::Metrics;
 use pointsman_scheduler::properties::{Asked, Schema};
 use pointsman_scheduler::route::Route;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
-use pointsman_scheduler::task::{Attempt, Task};
 use pointsman_scheduler::time::Time;
-use pointsman_scheduler::views::{ClassView, Counts, HoldView, WorkerView};
-use prost_types::Any;
+use pointsman_scheduler::views::Counts;
 use slotmap::SecondaryMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -41,8 +39,9 @@ pub use cache_look::CacheLook;
 pub(crate) use cell::Cell;
 pub use cell::OperationStream;
 pub use clock::{Clock, timestamp};
+use delivery::Delivery;
+pub use operators::Selection;
 pub use payload::{Payload, Shown, TraceContext, cached, done_at_once, failed};
-use payload::{Progress, Snapshot};
 pub use polls::{Given, PollAnswer, Rerun, WorkerCall};
 
 /// Owns the core.
@@ -89,32 +88,6 @@ pub struct Submission {
     pub asked: Asked,
     /// Hosts in the order of a policy, if one was asked.
     pub preferred: Vec<HostId>,
-}
-
-/// Which operations an operator means.
-#[derive(Clone, Debug)]
-pub enum Selection {
-    /// The one of that name.
-    One(String),
-    /// Those that wait with the same requirements as the one of that name.
-    Alike(String),
-    /// Those one of whose invocation keys is this.
-    Invocation(String),
-}
-
-/// What is delivered without the lock.
-#[derive(Debug)]
-enum Delivery {
-    Show { cell: Arc<Cell>, sequence: u64, name: Arc<str>, shown: Arc<Shown>, what: What },
-    Answer(oneshot::Sender<PollAnswer>, PollAnswer),
-    Log { host: Arc<str>, news: HostNews },
-    Retried(TaskId),
-}
-
-#[derive(Debug)]
-enum What {
-    Stage(OperationStage),
-    End(End),
 }
 
 impl Driver {
@@ -214,43 +187,6 @@ impl Driver {
             self.sooner.notify_one();
         }
         (deliveries, result)
-    }
-
-    /// Does what is done without the lock.
-    fn deliver(&self, deliveries: Vec<Delivery>, response: Option<&rev2::ExecuteResponse>) {
-        // Encoded once for all operations that share the execution.
-        let mut reported: Option<Arc<Any>> = None;
-        for delivery in deliveries {
-            match delivery {
-                Delivery::Log { host, news } => match news {
-                    HostNews::Paused { .. } | HostNews::Quarantined { .. } => {
-                        tracing::warn!(host = &*host, "{news}");
-                    }
-                    HostNews::Resumed | HostNews::OnTrial | HostNews::Released => {
-                        tracing::info!(host = &*host, "{news}");
-                    }
-                },
-                Delivery::Retried(task) => {
-                    // Where there is no room it stays where it is.
-                    _ = self.retried.get().map(|to| to.try_send(task));
-                }
-                Delivery::Answer(to, answer) => {
-                    // Its caller may have gone; the core hears of that from the guard.
-                    _ = to.send(answer);
-                }
-                Delivery::Show { cell, sequence, name, shown, what } => {
-                    let progress = match what {
-                        What::Stage(stage) => Progress::Ongoing(stage),
-                        What::End(End::Reported) => {
-                            let response = || Arc::new(response.map(pack).unwrap_or_default());
-                            Progress::Done(reported.get_or_insert_with(response).clone())
-                        }
-                        What::End(end) => Progress::Done(Arc::new(pack(&ended(&end)))),
-                    };
-                    cell.show(sequence, Snapshot { name, shown, progress });
-                }
-            }
-        }
     }
 
     // === Clients ===
@@ -363,158 +299,6 @@ impl Driver {
         cells.into_iter().map(|(name, cell)| (name, state(cell))).collect()
     }
 
-    // === Policies ===
-
-    /// Queued actions that arrived after the one of that sequence: its own, what is kept of it, its attempts so far.
-    pub fn queued_after(
-        &self,
-        sequence: Option<u64>,
-        at_most: usize,
-    ) -> Vec<(u64, TaskId, Arc<Payload>, Vec<Attempt>)> {
-        let core = self.lock();
-        let tasks = core.scheduler.queued_after(sequence).take(at_most);
-        let task = |(s, id, _)| {
-            let attempts = core.scheduler.task(id)?.attempts.clone();
-            Some((s, id, core.payloads.get(id)?.clone(), attempts))
-        };
-        tasks.filter_map(task).collect()
-    }
-
-    /// A queued action: what is kept of it, and its attempts so far.
-    pub fn queued(&self, task: TaskId) -> Option<(Arc<Payload>, Vec<Attempt>)> {
-        let core = self.lock();
-        let queued = core.scheduler.task(task).filter(|t| t.is_queued())?;
-        Some((core.payloads.get(task)?.clone(), queued.attempts.clone()))
-    }
-
-    /// Tells of each action that runs again since an attempt has failed. What finds no room there is not told.
-    pub fn tell_of_retried(&self, to: mpsc::Sender<TaskId>) {
-        // A second one would be a mistake of whoever starts the server, and is not listened to.
-        _ = self.retried.set(to);
-    }
-
-    /// Puts a new decision in force for a queued action; nothing happens if it is not queued any more, or has been tried
-    /// since the decision was made, after so many attempts.
-    pub fn reroute(&self, task: TaskId, attempts: usize, route: Arc<Route>, asked: Asked, payload: Payload) {
-        let deliveries = {
-            let mut core = self.lock();
-            let is_that = |t: &Task| t.is_queued() && t.attempts.len() == attempts;
-            if !core.scheduler.task(task).is_some_and(is_that) {
-                return;
-            }
-            // The payload first: the step may hand the task to a worker.
-            core.replace_payload(task, payload);
-            self.step_locked(&mut core, Event::Reroute { task, route, asked }, |_, _| ()).0
-        };
-        self.deliver(deliveries, None);
-    }
-
-    /// Ends a queued action that a policy refuses now.
-    pub fn refuse(&self, task: TaskId, reason: &str) {
-        self.step(Event::Refuse { task, reason: reason.into() }, None, |_, _| ());
-    }
-
-    // === Operators ===
-
-    /// Why the operation of that name is where it is. `None`: there is none; `Some(None)`: it is over.
-    pub fn explain(&self, name: &str) -> Option<Option<(Explanation, Arc<Payload>)>> {
-        let core = self.lock();
-        let operation = core.scheduler.operation_by_id(core.scheduler.operation(name)?)?;
-        Some(operation.task.and_then(|t| Some((core.scheduler.explain(t)?, core.payloads.get(t)?.clone()))))
-    }
-
-    /// What would become of an action, without queueing one.
-    pub fn plan(&self, instance_name: &Arc<str>, route: &Route, asked: &Asked) -> Explanation {
-        self.lock().scheduler.plan(instance_name, route, asked)
-    }
-
-    /// What waits, by sets of requirements, longest waiting first.
-    pub fn queue(&self, at_most: usize) -> Vec<(ClassView, Arc<Payload>)> {
-        let classes = self.lock().scheduler.waiting_classes(at_most);
-        // Each looks at every worker, so others get the lock in between.
-        let explained = classes.into_iter().filter_map(|(task, count)| {
-            let core = self.lock();
-            Some((core.scheduler.waiting_class(task, count)?, core.payloads.get(task)?.clone()))
-        });
-        explained.collect()
-    }
-
-    /// The operations that have waited longest, `at_most` of them, with their ages.
-    pub fn oldest_queued(&self, at_most: usize) -> Vec<(Arc<str>, Duration)> {
-        let core = self.lock();
-        let now = self.clock.now();
-        let tasks = core.scheduler.queued_after(None).take(at_most);
-        let named = tasks.filter_map(|(_, id, _)| {
-            let task = core.scheduler.task(id)?;
-            let operation = core.scheduler.operation_by_id(*task.operations.first()?)?;
-            Some((operation.name.clone(), now.since(task.queued_at)))
-        });
-        named.collect()
-    }
-
-    /// All workers.
-    pub fn workers(&self) -> Vec<WorkerView> {
-        self.lock().scheduler.workers().collect()
-    }
-
-    /// Drains and pauses in force.
-    pub fn holds(&self) -> Vec<HoldView> {
-        self.lock().scheduler.drains()
-    }
-
-    /// Puts a drain or pause in force, or ends it.
-    pub fn hold(&self, hold: Hold, pattern: Pattern, add: bool) -> HoldOutcome {
-        let event = if add { Event::AddHold(hold, pattern) } else { Event::RemoveHold(hold, pattern) };
-        let outcome = self.step(event, None, |_, effects| {
-            effects.iter().find_map(|effect| match effect {
-                Effect::Hold { outcome, .. } => Some(*outcome),
-                _ => None,
-            })
-        });
-        // The core answers every hold.
-        outcome.unwrap_or(HoldOutcome::Unknown)
-    }
-
-    /// Lets hosts of these workers out of quarantine, and ends pauses that they asked for. Names them.
-    pub fn release(&self, pattern: Pattern) -> Vec<Arc<str>> {
-        self.step(Event::Release(pattern), None, |_, effects| {
-            let hosts = effects.iter().filter_map(|effect| match effect {
-                Effect::Host { host, news: HostNews::Released | HostNews::Resumed } => Some(host.clone()),
-                _ => None,
-            });
-            hosts.collect()
-        })
-    }
-
-    /// Ends the operations meant, and names them.
-    pub fn cancel_selected(&self, selection: &Selection) -> Vec<String> {
-        let chosen: Vec<(OperationId, String)> = {
-            let core = self.lock();
-            let scheduler = &core.scheduler;
-            let in_flight =
-                |id: &OperationId| scheduler.operation_by_id(*id).is_some_and(|o| o.task.is_some());
-            let ids = match selection {
-                Selection::One(name) => scheduler.operation(name).into_iter().filter(in_flight).collect(),
-                Selection::Alike(name) => {
-                    let task = scheduler.operation(name).and_then(|id| scheduler.operation_by_id(id)?.task);
-                    task.map(|t| scheduler.operations_alike(t)).unwrap_or_default()
-                }
-                Selection::Invocation(key) => {
-                    let is_of = |r: &Arc<Route>| r.invocation_keys.iter().any(|k| **k == **key);
-                    let all = scheduler.operations().filter(|(_, o)| o.submitted.as_ref().is_some_and(is_of));
-                    all.map(|(id, _)| id).collect()
-                }
-            };
-            let named =
-                ids.into_iter().filter_map(|id| Some((id, scheduler.operation_by_id(id)?.name.to_string())));
-            named.collect()
-        };
-        for (id, _) in &chosen {
-            self.step(Event::Cancel(*id), None, |core, _| core.ended_by_operator = Some(*id));
-        }
-        chosen.into_iter().map(|(_, name)| name).collect()
-    }
-
     // === Views and end ===
 
     /// Counts of what there is.
@@ -570,70 +354,5 @@ impl Core {
         if old.is_some_and(|old| !old.cache_look.is_allowed()) {
             self.execute_for_sure(task);
         }
-    }
-
-    /// Looks up what the effects speak of, while it is still there.
-    fn deliveries(&mut self, effects: &[Effect]) -> Vec<Delivery> {
-        let mut deliveries = Vec::with_capacity(effects.len());
-        for effect in effects {
-            match effect {
-                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } => {}
-                Effect::Retried(task) => deliveries.push(Delivery::Retried(*task)),
-                Effect::Stage { operation, task, sequence, stage } => {
-                    deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
-                }
-                Effect::Finished { operation, task, sequence, end } => {
-                    let end = match self.ended_by_operator.take_if(|ended| ended == operation) {
-                        Some(_) => End::Refused(ENDED_BY_OPERATOR.into()),
-                        None => end.clone(),
-                    };
-                    deliveries.extend(self.show(*operation, *task, *sequence, What::End(end)));
-                }
-                Effect::Forgotten(operation) => _ = self.cells.remove(*operation),
-                Effect::Dropped(task) => _ = self.payloads.remove(*task),
-                Effect::Host { host, news } => {
-                    deliveries.push(Delivery::Log { host: host.clone(), news: news.clone() });
-                }
-                Effect::Reply { poll, reply } => {
-                    let heartbeat = self.scheduler.heartbeat();
-                    let answer = match reply {
-                        Reply::Execute(task) => match self.payloads.get(*task) {
-                            Some(payload) => PollAnswer::Execute { payload: payload.clone(), heartbeat },
-                            None => PollAnswer::Idle,
-                        },
-                        Reply::Continue => PollAnswer::Continue { heartbeat },
-                        Reply::Idle => PollAnswer::Idle,
-                        Reply::Superseded => PollAnswer::Superseded,
-                        Reply::TooManyWorkers => PollAnswer::TooManyWorkers,
-                    };
-                    deliveries.extend(self.polls.remove(poll).map(|to| Delivery::Answer(to, answer)));
-                }
-            }
-        }
-        deliveries
-    }
-
-    fn show(&self, operation: OperationId, task: TaskId, sequence: u64, what: What) -> Option<Delivery> {
-        let cell = self.cells.get(operation)?.clone();
-        let shown = self.payloads.get(task)?.shown.clone();
-        let name = self.scheduler.operation_by_id(operation)?.name.clone();
-        Some(Delivery::Show { cell, sequence, name, shown, what })
-    }
-}
-
-/// Not CANCELLED, the word for what a client cancels itself: Bazel executes such an action again, five times.
-const ENDED_BY_OPERATOR: &str = "an operator ended the operation (pointsman cancel)";
-
-/// The answer when no worker gave one.
-fn ended(end: &End) -> rev2::ExecuteResponse {
-    match end {
-        End::Reported | End::Cancelled => {
-            failed(rpc::Code::Cancelled, "the operation was cancelled", Vec::new())
-        }
-        // Clients retry UNAVAILABLE and INTERNAL: not what an action needs that has used up its attempts.
-        End::GaveUp(text) | End::Unschedulable(text) => {
-            failed(rpc::Code::FailedPrecondition, &**text, Vec::new())
-        }
-        End::Refused(text) => failed(rpc::Code::FailedPrecondition, &**text, Vec::new()),
     }
 }

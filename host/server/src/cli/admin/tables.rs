@@ -162,6 +162,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_policy_admitted_a_worker_with_is_told() {
+        let mut worker = Worker {
+            pool: "fast".into(),
+            admitted_by: "p 1 (sha256 ab)".into(),
+            exclusive: "allowed".into(),
+            ..Worker::default()
+        };
+        assert_eq!(row(&worker)[4], "pool fast, admitted by p 1 (sha256 ab)");
+        worker.has_strategies = true;
+        worker.exclusive = "not-more-often-than".into();
+        (worker.exclusive_interval_ms, worker.exclusive_below) = (60_000, Some(7));
+        worker.notes.push("of the old kind".into());
+        assert_eq!(
+            row(&worker)[4],
+            "pool fast, strategies [], exclusive once in 1m, exclusive after at most 7 actions in a minute, \
+             \"of the old kind\", admitted by p 1 (sha256 ab)"
+        );
+        worker.admitted_by.clear();
+        assert_eq!(row(&worker)[4], "", "nobody was asked");
+    }
+
+    #[test]
     fn what_the_limit_cuts_off_is_counted() {
         let classes = vec![Class { actions: 2, ..Class::default() }];
         let text = queue(&ListQueueResponse { classes, queued: 5, running: 1 });
