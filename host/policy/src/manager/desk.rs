@@ -45,6 +45,12 @@ impl Desk {
         }
         self.plan = plan;
         self.runtime.tripwire.set_rules(self.plan.probation.clone());
+        for link in self.links.values() {
+            let id = link.active.id();
+            let (policy, version, digest) = (&*id.name, &*id.version, &*id.digest_hex);
+            let origin = link.active.origin.name();
+            tracing::info!(link = &*link.name, policy, version, digest, origin, "policy in force");
+        }
         for name in self.plan.links.keys().cloned().collect::<Vec<_>>() {
             self.watch(&name).map_err(StartError::Thread)?;
             self.save(&name);
@@ -219,17 +225,17 @@ impl Desk {
         let id = version.id().clone();
         let replaces = link.active.id().to_string();
         let (origin, probation) = (version.origin.name(), self.plan.probation.length);
-        let text = match rollout {
+        let (text, news) = match rollout {
             Rollout::InForce => {
                 link.activate(version, probation);
                 link.note("in-force", Some(&id), &format!("{origin}; replaces {replaces}"));
-                format!("{id} is in force, on probation for {probation:?}")
+                (format!("{id} is in force, on probation for {probation:?}"), "policy in force")
             }
             Rollout::Trial(mode) => {
                 let text = format!("{id} is tried out as {}", mode.describe());
                 link.note("trial", Some(&id), &mode.describe());
                 link.begin_trial(version, mode);
-                text
+                (text, "policy on trial")
             }
         };
         link.last = loaded_now(true, &id.digest_hex, &text, took);
@@ -241,7 +247,7 @@ impl Desk {
             origin,
             replaces,
             load_ms = took.as_millis() as u64,
-            "policy let in: {text}"
+            "{news}"
         );
         self.publish();
         match self.keep(name) {
