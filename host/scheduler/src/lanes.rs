@@ -279,6 +279,11 @@ impl Index {
         pools
     }
 
+    /// Names of the pools whose workers could serve a class; one may come twice.
+    pub(crate) fn pool_names(&self, class: ClassId) -> impl Iterator<Item = &Text> {
+        self.lanes[self.classes[class].lane].key.eligible.iter().map(|s| &self.shapes[*s].key.pool)
+    }
+
     fn weight(&self, class: ClassId) -> usize {
         1 + self.classes[class].queued.len()
     }

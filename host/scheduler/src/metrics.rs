@@ -3,6 +3,7 @@
 //!
 //! Pools are told apart up to a bound, since whoever names pools may name ever new ones.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,6 +307,27 @@ impl Scheduler {
             retried: named(RETRIES, self.tally.retried),
             pools: self.pool_metrics(),
         }
+    }
+
+    /// For each pool that something waits for, how long what has waited longest has; of those that are not among the
+    /// first `looked_at` of all that wait, as long as the last of these. Takes time by `looked_at`.
+    pub fn oldest_by_pool(&self, now: Time, looked_at: usize) -> BTreeMap<Text, Duration> {
+        let mut oldest = BTreeMap::new();
+        let mut last = Duration::ZERO;
+        for (_, id) in self.queued_by_arrival.iter().take(looked_at) {
+            last = now.since(self.tasks[*id].queued_at);
+            // What rests before its next attempt is not in the index.
+            let Some(waiting) = self.index.waiting.get(*id) else { continue };
+            for pool in self.index.pool_names(waiting.class) {
+                oldest.entry(pool.clone()).or_insert(last);
+            }
+        }
+        for (pool, queued) in self.index.invocations.queued_by_pool() {
+            if queued > 0 {
+                oldest.entry(pool.clone()).or_insert(last);
+            }
+        }
+        oldest
     }
 
     fn pool_metrics(&self) -> Vec<PoolMetrics> {

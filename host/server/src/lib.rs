@@ -11,6 +11,7 @@ pub mod driver;
 mod gate;
 pub mod match_log;
 pub mod metrics;
+pub mod pools;
 pub mod ranking;
 pub mod reload;
 pub mod reroute;

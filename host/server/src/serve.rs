@@ -39,6 +39,7 @@ use crate::driver::Driver;
 use crate::gate::GateLayer;
 use crate::match_log;
 use crate::metrics::{Metrics, Sources};
+use crate::pools::Pools;
 use crate::reload::Reload;
 use crate::reroute;
 use crate::rev2::action_cache::ActionCacheService;
@@ -114,13 +115,15 @@ impl Server {
 
         let (storage, embedded) = storage(config).await?;
         let decisions = Decisions::start(&config.decision_log)?;
+        let seen_pools = Arc::new(Pools::default());
         let policies = Arc::new(
-            Runtime::new(options(config, decisions.as_ref()))
+            Runtime::new(options(config, decisions.as_ref(), seen_pools.clone()))
                 .context("the policy runtime can't be started")?,
         );
         let schema = Arc::new(schema(config));
         let pools = pools(config, &schema)?;
         let driver = Driver::new(core(config), schema, pools.clone());
+        seen_pools.follow(&driver);
         let aside = Aside::start().context("there are no threads for slow policies")?;
         let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone(), aside));
         let (changed, generation) = watch::channel(0);
@@ -307,13 +310,14 @@ async fn storage(config: &Config) -> anyhow::Result<Stores> {
     Ok((storage.clone(), Some(storage)))
 }
 
-fn options(config: &Config, decisions: Option<&Arc<Decisions>>) -> Options {
+fn options(config: &Config, decisions: Option<&Arc<Decisions>>, pools: Arc<Pools>) -> Options {
     let mut options = Options::default();
     options.limits.fuel_per_call = config.policy.fuel;
     options.limits.deadline = config.policy.deadline;
     options.limits.memory_bytes = usize::try_from(config.policy.memory_max_bytes).unwrap_or(usize::MAX);
     options.default_config = config.policy.default_config();
     options.state_dir = Some(config.policy.dir.clone());
+    options.sources.pools = Arc::new(move || pools.snapshot());
     options.recorder =
         decisions.cloned().map(|decisions| -> Recorder { Arc::new(move |record| decisions.record(record)) });
     options

@@ -42,6 +42,27 @@ fn what_waits_is_counted_for_each_pool_that_could_run_it_and_for_none() {
 }
 
 #[test]
+fn the_oldest_is_found_for_each_pool_and_guessed_beyond_those_that_are_looked_at() {
+    let mut w = World::default();
+    let (big, small) = (worker("b").pool("big").with("gpu", "a100"), worker("s").pool("small"));
+    w.idle(&big);
+    w.idle(&small);
+    w.submit(&ask("1"));
+    w.submit(&ask("2"));
+    w.pass(1);
+    w.submit(&ask("only big").with("gpu", "a100"));
+    w.pass(2);
+    w.submit(&ask("both"));
+    w.pass(4);
+    let oldest = |w: &World, looked_at| -> Vec<(String, u64)> {
+        let oldest = w.core.oldest_by_pool(w.now, looked_at);
+        oldest.iter().map(|(name, age)| (name.to_string(), age.as_secs())).collect()
+    };
+    assert_eq!(oldest(&w, 10), [("big".to_owned(), 6), ("small".to_owned(), 4)]);
+    assert_eq!(oldest(&w, 1), [("big".to_owned(), 6), ("small".to_owned(), 6)], "no older than that");
+}
+
+#[test]
 fn workers_are_counted_by_what_they_do() {
     let mut w = World::default();
     for (i, host) in ["runs", "waits", "drained", "silent"].into_iter().enumerate() {

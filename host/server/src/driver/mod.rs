@@ -14,6 +14,7 @@ mod payload;
 mod policies;
 mod polls;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -310,6 +311,13 @@ impl Driver {
     pub fn metrics(&self) -> Metrics {
         let now = self.clock.now();
         self.lock().scheduler.metrics(now)
+    }
+
+    /// The same, and by pool how long what has waited longest has; see [`Scheduler::oldest_by_pool`] for `looked_at`.
+    pub fn pools(&self, looked_at: usize) -> (Metrics, BTreeMap<Arc<str>, std::time::Duration>) {
+        let now = self.clock.now();
+        let core = self.lock();
+        (core.scheduler.metrics(now), core.scheduler.oldest_by_pool(now, looked_at))
     }
 
     /// No more work for anybody: ends all waiting polls with idle. What runs may still report, and streams stay
