@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::loader::digest_hex;
@@ -20,7 +20,7 @@ use crate::loader::digest_hex;
 /// How closely a file is watched.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// How long a file must not have changed before it is read.
+    /// How long a file must not have changed before it is read, unless its writer is known to have finished.
     pub settle: Duration,
     /// How often to look although nothing was told.
     pub poll: Duration,
@@ -56,12 +56,24 @@ pub struct FileWatch {
 }
 
 enum Message {
-    /// Something happened in the folder; `true`: to the file itself.
-    Told(bool),
+    /// Something happened in the folder.
+    Told(Hint),
     /// Look now.
     Look,
     Stop,
 }
+
+/// What the operating system tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hint {
+    /// It is about the file itself.
+    this_file: bool,
+    /// Whoever changed something has finished: a file was closed, or renamed.
+    finished: bool,
+}
+
+/// How long a file must not have changed when its writer has finished.
+const SETTLE_FINISHED: Duration = Duration::from_millis(10);
 
 impl FileWatch {
     /// Watches `path`. `known` is the digest of the content that the caller has; `tell` hears of every other one.
@@ -169,19 +181,20 @@ impl Watched {
         let mut due: Option<Instant> = None;
         loop {
             let wait = due.map_or(options.poll, |due| due.saturating_duration_since(Instant::now()));
-            let told = match inbox.recv_timeout(wait) {
-                Ok(Message::Told(this_file)) => this_file,
+            let hint = match inbox.recv_timeout(wait) {
+                Ok(Message::Told(hint)) => hint,
                 Ok(Message::Look) => {
                     due = Some(Instant::now());
-                    false
+                    Hint::default()
                 }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Timeout) => Hint::default(),
             };
             let stamp = Stamp::of(&self.path);
-            if told || stamp != self.stamp {
+            if hint.this_file || stamp != self.stamp {
                 self.stamp = stamp;
-                due = Some(Instant::now() + options.settle);
+                let settle = if hint.finished { options.settle.min(SETTLE_FINISHED) } else { options.settle };
+                due = Some(Instant::now() + settle);
             } else if due.is_some_and(|due| due <= Instant::now()) {
                 due = None;
                 self.look();
@@ -250,24 +263,29 @@ impl Folder {
             ),
         }
         // What happened before the watch began was not told.
-        let _ = messages.send(Message::Told(false));
+        let _ = messages.send(Message::Told(Hint::default()));
     }
 }
 
 fn watch_folder(folder: &Path, file: &Path, messages: Sender<Message>) -> notify::Result<RecommendedWatcher> {
     let name = file.file_name().map(ToOwned::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let this_file = match event {
-            Ok(event) => match event.kind {
-                // Reading is told as well, our own too.
-                EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write) => return,
-                _ => event.paths.iter().any(|path| path.file_name() == name.as_deref()),
+        let hint = match event {
+            Ok(event) => Hint {
+                this_file: event.paths.iter().any(|path| path.file_name() == name.as_deref()),
+                finished: match event.kind {
+                    EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+                    // Reading is told as well, our own too.
+                    EventKind::Access(_) => return,
+                    EventKind::Modify(ModifyKind::Name(_)) => true,
+                    _ => false,
+                },
             },
             // Events were lost.
-            Err(_) => true,
+            Err(_) => Hint { this_file: true, finished: false },
         };
         // Fails only when the watcher is being dropped.
-        let _ = messages.send(Message::Told(this_file));
+        let _ = messages.send(Message::Told(hint));
     })?;
     watcher.watch(folder, RecursiveMode::NonRecursive)?;
     Ok(watcher)
