@@ -38,8 +38,11 @@ fn run(files: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     report("the default policy, natively", 1, || drop(black_box(natively(&facts, route.clone()))));
     report("clone of the route, 8 properties", 1, || drop(black_box(route.clone())));
     for threads in [1, cores, 8 * cores] {
-        let call = || drop(black_box(runtime.route(&facts, route.clone())));
-        report(&format!("default policy, 8 properties, {threads} threads"), threads, call);
+        // Actions that have nothing in common, as those of a server.
+        let own: Vec<Actions> = (0..threads).map(|_| Actions::new()).collect();
+        report_each(&format!("default policy, 8 properties, {threads} threads"), threads, |thread| {
+            drop(black_box(runtime.route(&own[thread].facts, own[thread].route.clone())));
+        });
     }
     let call = || drop(black_box(runtime.route(&old_client, Route::default())));
     report("default policy, properties in the Command", 1, call);
@@ -188,16 +191,21 @@ fn candidate(name: &str) -> Candidate {
 /// Prints the median time of a call in nanoseconds, as each of so many threads sees it, and how many calls all of them
 /// made in a second.
 fn report(name: &str, threads: usize, call: impl Fn() + Sync) {
-    let started = Instant::now();
+    report_each(name, threads, |_| call());
+}
+
+/// The same for a call that knows which of the threads makes it.
+fn report_each(name: &str, threads: usize, call: impl Fn(usize) + Sync) {
+    let (started, call) = (Instant::now(), &call);
     let mut samples: Vec<u64> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
+            .map(|thread| {
+                scope.spawn(move || {
                     let end = started + Duration::from_millis(1000);
                     let mut samples = Vec::new();
                     while Instant::now() < end {
                         let start = Instant::now();
-                        (0..BATCH).for_each(|_| call());
+                        (0..BATCH).for_each(|_| call(thread));
                         samples.push(start.elapsed().as_nanos() as u64 / u64::from(BATCH));
                     }
                     samples

@@ -113,7 +113,7 @@ impl Walk<'_> {
         }
         let Ended { result, elapsed } = policy.call(self.hook, call);
         let mut step = |answer, fuel, asked| {
-            let (link, policy) = (link.name.clone(), policy.policy().clone());
+            let (link, policy) = (link.name.clone(), policy.id().clone());
             self.steps.push(Step { link, policy, trial, answer, fuel, elapsed, asked });
         };
         match result {
@@ -155,7 +155,7 @@ impl Walk<'_> {
     }
 
     /// Who was asked last and gave an answer.
-    pub(crate) fn decided(&self) -> Option<&PolicyId> {
+    pub(crate) fn decided(&self) -> Option<&Arc<PolicyId>> {
         self.steps.iter().rev().find(|step| step.answer.is_ok()).map(|step| &step.policy)
     }
 

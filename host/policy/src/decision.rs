@@ -18,7 +18,7 @@ pub struct Decision {
     /// Set when a policy refuses the action; an ordinary answer, not a failure.
     pub rejection: Option<Rejection>,
     /// Who rejected, or the last policy that was asked.
-    pub policy: PolicyId,
+    pub policy: Arc<PolicyId>,
     /// Number of the generation that was in force; grows with each swap.
     pub generation: u64,
     /// Each call of a policy, in order.
@@ -37,7 +37,7 @@ pub struct Step {
     /// Name of its link in the configuration.
     pub link: Arc<str>,
     /// Who was asked.
-    pub policy: PolicyId,
+    pub policy: Arc<PolicyId>,
     /// It is a version on trial (a canary).
     pub trial: bool,
     /// What it said, or how it failed.

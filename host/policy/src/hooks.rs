@@ -54,7 +54,7 @@ pub struct Admission {
     /// Set when it is turned away.
     pub rejection: Option<Rejection>,
     /// Who turned it away, or the last policy that was asked.
-    pub by: Option<PolicyId>,
+    pub by: Option<Arc<PolicyId>>,
     /// Number of the generation that was in force.
     pub generation: u64,
     /// What went wrong on the way, and what was done about it.
@@ -78,7 +78,7 @@ pub struct Completion {
     /// What happens now.
     pub next: Next,
     /// Who decided so; `None` when everybody accepted.
-    pub by: Option<PolicyId>,
+    pub by: Option<Arc<PolicyId>>,
     /// Number of the generation that was in force.
     pub generation: u64,
     /// What went wrong on the way, and what was done about it.
@@ -106,7 +106,7 @@ pub struct Ranking {
     /// Indices of candidates, best first, each once, with the policy's reason. Empty: no policy has a wish.
     pub order: Vec<(usize, String)>,
     /// Who decided so.
-    pub by: Option<PolicyId>,
+    pub by: Option<Arc<PolicyId>>,
     /// Number of the generation that was in force.
     pub generation: u64,
     /// What went wrong on the way.

@@ -1,7 +1,6 @@
 //! One version of a policy with the instances that answer for it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use crate::kv::{self, Values};
 use crate::options::{Limits, Sources};
 use crate::probation::Probation;
 use crate::state::CommandWhen;
-use crate::tally::{Counters, Tally, TallySnapshot, count};
+use crate::tally::{Counters, Tally, TallySnapshot, count, thread_index};
 use crate::throttle::Throttle;
 
 /// What all versions of a runtime have in common.
@@ -38,7 +37,7 @@ pub enum Isolation {
 
 /// A policy, loaded, checked and configured. It owns its instances: they are freed when it is.
 pub struct Policy {
-    id: PolicyId,
+    id: Arc<PolicyId>,
     config: Arc<str>,
     config_schema: Option<Arc<str>>,
     loaded: Loaded,
@@ -82,7 +81,7 @@ impl Policy {
         let mut slots: Vec<_> = (1..parts.instances.max(1)).map(|_| Mutex::new(None)).collect();
         slots.push(Mutex::new(Some(first)));
         Self {
-            id,
+            id: Arc::new(id),
             config,
             config_schema,
             loaded,
@@ -100,6 +99,11 @@ impl Policy {
 
     /// Which policy it is.
     pub fn policy(&self) -> &PolicyId {
+        &self.id
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn id(&self) -> &Arc<PolicyId> {
         &self.id
     }
 
@@ -241,7 +245,7 @@ impl Policy {
     /// A new instance over these values and sources, configured as all others.
     pub(crate) fn fresh(&self, values: Values, sources: &Sources) -> Result<Instance, Failure> {
         count(&self.common.counters.instances);
-        let identity = Some((self.id.clone(), values));
+        let identity = Some((PolicyId::clone(&self.id), values));
         let (instance, configured) =
             Instance::new(&self.loaded, &self.config, &self.common.limits, sources, identity)?;
         let refused = |why| Failure::new(FailureKind::Start, format!("a new instance {why}"));
@@ -264,7 +268,7 @@ impl Policy {
     ) -> Result<Instance, Failure> {
         let Some(config) = config else { return self.fresh(values, sources) };
         count(&self.common.counters.instances);
-        let identity = Some((self.id.clone(), values));
+        let identity = Some((PolicyId::clone(&self.id), values));
         let (instance, configured) =
             Instance::new(&self.loaded, config, &self.common.limits, sources, identity)?;
         match configured {
@@ -285,13 +289,4 @@ impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy").field("id", &self.id).field("hooks", &self.hooks()).finish_non_exhaustive()
     }
-}
-
-/// Small numbers for threads, so that each comes back to the same slot, whose instance its core has in its cache.
-fn thread_index() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static INDEX: usize = NEXT.fetch_add(1, Relaxed);
-    }
-    INDEX.with(|index| *index)
 }

@@ -219,7 +219,7 @@ impl Runtime {
         let generation = self.in_force.load();
         let chain = generation.chain(&facts.instance_name);
         let counters = &self.loader.common.counters;
-        count(&counters.calls);
+        count(counters.calls.own());
         wishes.sort_platform();
         let before = Arc::new(wishes);
         let mut walk = self.walk(Hook::OnAction, chain, generation.number(), &facts.digest);
@@ -232,7 +232,7 @@ impl Runtime {
             count(&counters.fallbacks);
         }
         let policy = walk.decided().or_else(|| walk.steps.last().map(|step| &step.policy));
-        let nobody = || chain.links.first().map_or(&self.default, |link| &link.active).policy();
+        let nobody = || chain.links.first().map_or(&self.default, |link| &link.active).id();
         let policy = policy.unwrap_or_else(nobody).clone();
         let fuel = walk.fuel();
         let steps: Arc<[_]> = walk.steps.into();

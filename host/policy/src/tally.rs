@@ -1,6 +1,6 @@
 //! What happened so far, in numbers: of all policies together, and of each version.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::decision::Hook;
@@ -9,7 +9,7 @@ use crate::failure::FailureKind;
 /// Counters of a runtime.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) calls: AtomicU64,
+    pub(crate) calls: Sharded<AtomicU64>,
     pub(crate) rejections: AtomicU64,
     pub(crate) fallbacks: AtomicU64,
     pub(crate) instances: AtomicU64,
@@ -55,7 +55,7 @@ impl Counters {
 
     pub(crate) fn snapshot(&self) -> CountersSnapshot {
         CountersSnapshot {
-            calls: self.calls.load(Relaxed),
+            calls: self.calls.sum(|calls| calls),
             rejections: self.rejections.load(Relaxed),
             fallbacks: self.fallbacks.load(Relaxed),
             instances: self.instances.load(Relaxed),
@@ -78,18 +78,63 @@ pub const LATENCY_BUCKETS_US: [u64; 15] =
 pub(crate) const SLOW: Duration = Duration::from_micros(200);
 /// Over so many calls it is judged whether a policy is slow, which it is when more than one in a hundred are.
 const WINDOW: u32 = 256;
+/// After so many calls a thread tells the others.
+const TOLD: u32 = 32;
+
+/// Counters that threads share as little as they can: each has its own cache line.
+#[derive(Debug)]
+pub(crate) struct Sharded<T> {
+    shards: Box<[Padded<T>]>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// More threads than that share some.
+const SHARDS: usize = 16;
+
+impl<T: Default> Default for Sharded<T> {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect() }
+    }
+}
+
+impl<T> Sharded<T> {
+    /// This thread's.
+    pub(crate) fn own(&self) -> &T {
+        &self.shards[thread_index() % SHARDS].0
+    }
+
+    fn sum(&self, of: impl Fn(&T) -> &AtomicU64) -> u64 {
+        self.shards.iter().map(|shard| of(&shard.0).load(Relaxed)).sum()
+    }
+}
 
 /// Counters of one version of a policy.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
+    shards: Sharded<Shard>,
+    pace: Pace,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
     calls: [AtomicU64; Hook::ALL.len()],
     rejections: AtomicU64,
     failures: [AtomicU64; FailureKind::ALL.len()],
     fuel: AtomicU64,
     latency_us: AtomicU64,
     latency: [AtomicU64; LATENCY_BUCKETS_US.len() + 1],
-    window: AtomicU32,
-    slow_in_window: AtomicU32,
+    /// Calls that `pace` has not heard of.
+    untold: AtomicU32,
+}
+
+/// Whether its calls are slow.
+#[derive(Debug, Default)]
+struct Pace {
+    calls: AtomicU32,
+    slow_calls: AtomicU32,
     slow: AtomicBool,
 }
 
@@ -125,45 +170,63 @@ impl TallySnapshot {
 impl Tally {
     /// A call has ended. `failure` is how, if it failed.
     pub(crate) fn call(&self, hook: Hook, elapsed: Duration, fuel: u64, failure: Option<FailureKind>) {
-        count(&self.calls[hook as usize]);
+        let shard = self.shards.own();
+        count(&shard.calls[hook as usize]);
         if let Some(kind) = failure {
-            count(&self.failures[kind as usize]);
+            count(&shard.failures[kind as usize]);
         }
-        self.fuel.fetch_add(fuel, Relaxed);
+        shard.fuel.fetch_add(fuel, Relaxed);
         let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-        self.latency_us.fetch_add(us, Relaxed);
-        count(&self.latency[LATENCY_BUCKETS_US.partition_point(|bound| *bound < us)]);
-        self.judge(elapsed);
-    }
-
-    fn judge(&self, elapsed: Duration) {
+        shard.latency_us.fetch_add(us, Relaxed);
+        count(&shard.latency[LATENCY_BUCKETS_US.partition_point(|bound| *bound < us)]);
         if elapsed > SLOW {
-            self.slow_in_window.fetch_add(1, Relaxed);
+            self.pace.slow_calls.fetch_add(1, Relaxed);
         }
-        if self.window.fetch_add(1, Relaxed) % WINDOW == WINDOW - 1 {
-            self.slow.store(self.slow_in_window.swap(0, Relaxed) > WINDOW / 100, Relaxed);
+        if shard.untold.fetch_add(1, Relaxed) % TOLD == TOLD - 1 {
+            self.pace.judge();
         }
     }
 
     pub(crate) fn rejection(&self) {
-        count(&self.rejections);
+        count(&self.shards.own().rejections);
     }
 
     /// Is the 99th percentile of its time above [`SLOW`]?
     pub(crate) fn is_slow(&self) -> bool {
-        self.slow.load(Relaxed)
+        self.pace.slow.load(Relaxed)
     }
 
     pub(crate) fn snapshot(&self) -> TallySnapshot {
+        let sum = |of: &dyn Fn(&Shard) -> &AtomicU64| self.shards.sum(of);
+        let calls = |hook: Hook| sum(&|shard| &shard.calls[hook as usize]);
+        let failures = |kind: FailureKind| sum(&|shard| &shard.failures[kind as usize]);
         TallySnapshot {
-            calls: Hook::ALL.into_iter().zip(&self.calls).map(|(h, c)| (h, c.load(Relaxed))).collect(),
-            rejections: self.rejections.load(Relaxed),
-            failures: by_kind(&self.failures),
-            fuel: self.fuel.load(Relaxed),
-            latency_sum: Duration::from_micros(self.latency_us.load(Relaxed)),
-            latency: self.latency.iter().map(|c| c.load(Relaxed)).collect(),
+            calls: Hook::ALL.into_iter().map(|hook| (hook, calls(hook))).collect(),
+            rejections: sum(&|shard| &shard.rejections),
+            failures: FailureKind::ALL.into_iter().map(|kind| (kind, failures(kind))).collect(),
+            fuel: sum(&|shard| &shard.fuel),
+            latency_sum: Duration::from_micros(sum(&|shard| &shard.latency_us)),
+            latency: (0..=LATENCY_BUCKETS_US.len()).map(|at| sum(&|shard| &shard.latency[at])).collect(),
         }
     }
+}
+
+impl Pace {
+    /// Some thread has made [`TOLD`] more calls.
+    fn judge(&self) {
+        if (self.calls.fetch_add(TOLD, Relaxed) + TOLD).is_multiple_of(WINDOW) {
+            self.slow.store(self.slow_calls.swap(0, Relaxed) > WINDOW / 100, Relaxed);
+        }
+    }
+}
+
+/// Small numbers for threads, so that each comes back to what its core has in its cache.
+pub(crate) fn thread_index() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static INDEX: usize = NEXT.fetch_add(1, Relaxed);
+    }
+    INDEX.with(|index| *index)
 }
 
 #[cfg(test)]

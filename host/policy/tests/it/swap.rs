@@ -38,7 +38,7 @@ fn every_decision_names_the_version_that_made_it() {
                     assert_eq!(strings(&decision.route.notes), [&*decision.policy.name]);
                     assert!(decision.generation >= last, "a thread never goes back to an older version");
                     last = decision.generation;
-                    let key = (decision.generation, decision.policy.digest_hex);
+                    let key = (decision.generation, decision.policy.digest_hex.clone());
                     *seen.lock().unwrap().entry(key).or_default() += 1;
                 }
             });

@@ -63,7 +63,7 @@ fn step(step: &Step, found: &mut Value) -> Value {
     let mut form = Map::new();
     let mut add = |key: &str, value: Value| _ = form.insert(key.into(), value);
     add("link", (*step.link).into());
-    add("policy", to_value(&step.policy));
+    add("policy", to_value(&*step.policy));
     if step.trial {
         add("on_trial", true.into());
     }

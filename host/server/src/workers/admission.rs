@@ -57,7 +57,7 @@ impl Admissions {
         }
         let in_doubt = !failures.is_empty();
         let spec = match (rejection, by) {
-            (Some(rejection), by) => Err(refused(&rejection, by.as_ref())),
+            (Some(rejection), by) => Err(refused(&rejection, by.as_deref())),
             (None, None) => Ok(offered.clone()),
             (None, Some(by)) => self.on_terms(offered, terms, &by, failures).map(Arc::new),
         };
