@@ -35,7 +35,12 @@ fn run(files: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let Actions { facts, route, old_client } = Actions::new();
     println!("{:<58}{:>12}{:>12}", "", "ns/call", "calls/s");
 
-    report("the default policy, natively", 1, || drop(black_box(natively(&facts, route.clone()))));
+    for threads in [1, cores] {
+        let own: Vec<Actions> = (0..threads).map(|_| Actions::new()).collect();
+        report_each(&format!("the default policy, natively, {threads} threads"), threads, |thread| {
+            drop(black_box(natively(&own[thread].facts, own[thread].route.clone())));
+        });
+    }
     report("clone of the route, 8 properties", 1, || drop(black_box(route.clone())));
     for threads in [1, cores, 8 * cores] {
         // Actions that have nothing in common, as those of a server.
