@@ -156,6 +156,9 @@ impl Server {
         site.set_metrics(Metrics::new(Sources {
             driver: driver.clone(),
             arrivals,
+            policies: policies.clone(),
+            manager: manager.clone(),
+            decisions: decisions.clone(),
             refused: refused.clone(),
             storage: embedded.map(|storage| (storage, config.storage.max_size_bytes)),
             readiness: readiness.clone(),

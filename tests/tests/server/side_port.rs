@@ -92,10 +92,18 @@ async fn a_scrape_counts_what_happens() {
         ("pointsman_queue_wait_seconds_bucket{le=\"+Inf\",pool=\"default\"}", 1.0),
         ("pointsman_lanes", 2.0),
         ("pointsman_hosts", 1.0),
+        ("pointsman_policy_generation", server.server.policies.in_force().number() as f64),
+        ("pointsman_policy_last_reload_success{link=\"main\"}", 1.0),
+        ("pointsman_decision_records_total{became=\"recorded\"}", 3.0),
         ("pointsman_ready", 1.0),
     ] {
         assert_eq!(sample(&text, series), Some(wanted), "{series}\n{text}");
     }
+    let calls = text.lines().find(|line| {
+        line.starts_with("pointsman_policy_calls_total{link=\"main\",policy=\"default\",digest=\"")
+            && line.contains("state=\"active\",hook=\"on-action\"")
+    });
+    assert!(calls.is_some_and(|line| line.ends_with(" 3")), "{text}");
     worker.crash();
     drop((updates.next_operation().await, waits));
     let text = until(address, "pointsman_action_retries_total{cause=\"lost\"}", 1.0).await;

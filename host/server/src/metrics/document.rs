@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::family::Family;
-use super::{process, scheduler};
+use super::{policies, process, scheduler};
 
 const HEAD: &str = "\
 # Metrics
@@ -35,9 +35,10 @@ pub fn document() -> String {
     text
 }
 
-fn sections() -> [(&'static str, &'static [Family]); 3] {
+fn sections() -> [(&'static str, &'static [Family]); 4] {
     [
         ("The scheduler", scheduler::FAMILIES),
+        ("Policies", policies::FAMILIES),
         ("The embedded storage", process::STORAGE),
         ("The program", process::PROCESS),
     ]

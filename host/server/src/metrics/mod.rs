@@ -6,15 +6,18 @@
 
 mod document;
 mod family;
+mod policies;
 mod process;
 mod scheduler;
 
 use std::sync::Arc;
 
+use pointsman_policy::{Manager, Runtime};
 use pointsman_storage::EmbeddedStorage;
 use prometheus_client::registry::Registry;
 
 use crate::arrivals::Arrivals;
+use crate::decisions::Decisions;
 use crate::driver::Driver;
 use crate::web::Readiness;
 use crate::workers::refused::RefusedWorkers;
@@ -30,6 +33,12 @@ pub struct Sources {
     pub driver: Arc<Driver>,
     /// What became of Execute calls that were not queued.
     pub arrivals: Arc<Arrivals>,
+    /// The policies in force.
+    pub policies: Arc<Runtime>,
+    /// Who puts them in force.
+    pub manager: Arc<Manager>,
+    /// Records of what they decide, if there are any.
+    pub decisions: Option<Arc<Decisions>>,
     /// Workers that are refused.
     pub refused: Arc<RefusedWorkers>,
     /// The storage and its bound in bytes, if it is here.
@@ -47,17 +56,18 @@ pub struct Metrics {
 impl Metrics {
     /// Metrics of these parts.
     pub fn new(sources: Sources) -> Self {
-        let Sources { driver, arrivals, refused, storage, readiness } = sources;
+        let Sources { driver, arrivals, policies, manager, decisions, refused, storage, readiness } = sources;
         let mut registry = Registry::with_prefix(family::PREFIX);
         registry.register_collector(Box::new(process::ProcessMetrics::new(readiness)));
         registry.register_collector(Box::new(scheduler::SchedulerMetrics { driver, arrivals, refused }));
+        registry.register_collector(Box::new(policies::PolicyMetrics { policies, manager, decisions }));
         if let Some((storage, max_bytes)) = storage {
             registry.register_collector(Box::new(process::StorageMetrics { storage, max_bytes }));
         }
         Self { registry }
     }
 
-    /// All of them now, as OpenMetrics text.
+    /// All of them now, as OpenMetrics text. Waits for the policies' manager, so it is not for a reactor's thread.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.

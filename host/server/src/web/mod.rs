@@ -97,8 +97,8 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationTok
 
 async fn connection(stream: TcpStream, peer: SocketAddr, site: Arc<Site>) {
     let answer = service_fn(move |request| {
-        let answer = site.answer(&request);
-        async move { Ok::<_, Infallible>(answer) }
+        let site = site.clone();
+        async move { Ok::<_, Infallible>(site.answer(request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

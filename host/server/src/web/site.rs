@@ -1,6 +1,6 @@
 //! What each path answers.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -42,7 +42,7 @@ impl Site {
         _ = self.metrics.set(metrics);
     }
 
-    pub(super) fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    pub(super) async fn answer<B>(self: Arc<Self>, request: Request<B>) -> Response<Full<Bytes>> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let text = format!("{} is not served here, only GET and HEAD\n", request.method());
             let mut response = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
@@ -50,7 +50,7 @@ impl Site {
             return response;
         }
         match request.uri().path() {
-            "/metrics" => match self.scrape() {
+            "/metrics" => match self.clone().scraped().await {
                 Some(text) => page(StatusCode::OK, metrics::CONTENT_TYPE, text),
                 None => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, self.reason()),
             },
@@ -69,6 +69,11 @@ impl Site {
     fn reason(&self) -> String {
         // It may have become ready just now.
         format!("{}\n", self.readiness.why_not().unwrap_or("ready"))
+    }
+
+    async fn scraped(self: Arc<Self>) -> Option<Bytes> {
+        // Fails only when the server ends.
+        tokio::task::spawn_blocking(move || self.scrape()).await.ok()?
     }
 
     fn scrape(&self) -> Option<Bytes> {
