@@ -8,6 +8,7 @@ mod gpu;
 mod guests;
 mod lifecycle;
 mod swap;
+mod unknown_property;
 mod worker;
 
 use pointsman_tests::harness::Clients;
