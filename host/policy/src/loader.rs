@@ -80,7 +80,10 @@ impl Loader {
         // Most often it is something else altogether, and what the engine says then has eight lines.
         if !bytes.starts_with(b"\0asm") {
             let start = bytes[..bytes.len().min(8)].escape_ascii();
-            let text = format!("it begins with \"{start}\", and WebAssembly with \"\\0asm\"");
+            let text = match bytes {
+                [] => "it is empty".into(),
+                _ => format!("it begins with \"{start}\", and WebAssembly with \"\\0asm\""),
+            };
             return Err(LoadError::NotAComponent(text));
         }
         let component = component_of(bytes).map_err(|error| LoadError::NotAComponent(error.to_string()))?;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use pointsman_policy::{LinkStatus, digest_hex, golden};
-use pointsman_proto::v1::RoutingDecision;
+use pointsman_policy::{FailureKind, Hook, LinkStatus, digest_hex, golden};
+use pointsman_proto::v1::{ListWorkersRequest, RoutingDecision};
 use pointsman_tests::fake_client::FakeClient;
 
 use crate::guests::{ACCEPT, Guest, MANIFEST, import};
 use crate::policies::{decided_by, replace, server_with_policy, version};
-use crate::support::{TestServer, action, host, within};
+use crate::support::{TestServer, action, admin, host, server_in, server_with, within};
 
 fn status(server: &TestServer) -> LinkStatus {
     server.server.manager.status().remove(0)
@@ -147,6 +147,102 @@ async fn a_memory_bomb_under_load() {
     comes_and_goes(&Guest::routing("", eat), "out of memory", "it").await;
 }
 
+/// A policy that routes well, with each host asked about, and does this in all other hooks.
+fn well_routing(body: &str) -> Guest {
+    let mut guest = Guest::routing(
+        &import("route", "rank-candidates", "i32", ""),
+        &format!("(call $route.rank-candidates (i32.const 2)) {ACCEPT}"),
+    );
+    guest.world.push_str("export p:on-worker@; export p:on-result@; export p:on-assignment@;");
+    let attempt = "(param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 f64 i32 i32)";
+    for (hook, parameters) in [
+        ("on-worker@0.1.0#admit", ""),
+        ("on-result@0.1.0#completed", attempt),
+        ("on-assignment@0.1.0#rank", "(param i32 i32)"),
+    ] {
+        guest.more +=
+            &format!("(func (export \"pointsman:policy/{hook}\") {parameters} (result i32) {body})");
+    }
+    guest
+}
+
+#[tokio::test]
+async fn harm_in_other_hooks_changes_nothing_for_anybody() {
+    for (body, kind) in [
+        ("unreachable", FailureKind::Trap),
+        ("(loop $again (br $again)) unreachable", FailureKind::OutOfFuel),
+        ("i32.const 0x7fff0000", FailureKind::BadAnswer),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = well_routing(body).build();
+        let (server, _file) = server_with_policy(folder.path(), &bytes).await;
+        let _workers = [server.eager_worker(&host("a")).await, server.eager_worker(&host("b")).await];
+        let client = server.client().await;
+        let failed = |hook: Hook| {
+            let tally = status(&server).active.tally;
+            let calls: u64 =
+                tally.calls.iter().filter(|(known, _)| *known == hook).map(|(_, calls)| calls).sum();
+            let failures: u64 =
+                tally.failures.iter().filter(|(known, _)| *known == kind).map(|(_, n)| n).sum();
+            (calls, failures)
+        };
+        // Both have joined as they are, though the policy has failed at each.
+        within(async {
+            while failed(Hook::OnWorker).0 < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        for name in ["1", "2", "3"] {
+            let decision = build(&client, name).await;
+            assert_eq!((decision.policy_digest, &*decision.fallback_reason), (digest_hex(&bytes), ""));
+            assert_eq!(decision.ranked_by, "", "nobody has put the hosts in order");
+        }
+        let (results, failures) = failed(Hook::OnResult);
+        assert!(results >= 3 && failures >= 5, "{kind:?}: {results} results, {failures} failures");
+        let status = status(&server);
+        assert_eq!(*status.active.id.digest_hex, *digest_hex(&bytes));
+        assert!(status.rolled_back.is_empty(), "there is nothing to go back to");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_may_prefer_refusal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.wasm");
+    replace(&file, &well_routing("unreachable").build());
+    let keys = format!("policies: {{ strict: {{ file: '{}', on_error: 'reject' }} }}", file.display());
+    let server = server_with(&keys).await;
+    let mut worker = server.worker(&host("a")).await;
+    let refused = within(worker.synchronize()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    assert!(refused.message().contains("the policy failed: it panicked or aborted"), "{refused}");
+    let known = admin(&server).await.list_workers(ListWorkersRequest {}).await.unwrap().into_inner();
+    assert!(known.workers.is_empty());
+    assert!(known.refused[0].reason.contains("the policy failed"), "{:?}", known.refused);
+
+    // Another version of the file, which is fine, and the worker needs no more than to ask again.
+    replace(&file, &version("fine"));
+    until(&server, |status| *status.active.id.name == *"default").await;
+    let _worker = server.eager_worker(&host("a")).await;
+    build(&server.client().await, "1").await;
+
+    // And one that fails at actions: no build is spared, as that is what the operator wants.
+    replace(&file, &Guest::routing("", "unreachable").build());
+    until(&server, |status| *status.active.id.name == *"guest").await;
+    let client = server.client().await;
+    let digest = client.upload_action(&action("2")).await.unwrap();
+    let ended = match client.execute(&digest).await {
+        Ok(updates) => {
+            let status = within(updates.finish()).await.unwrap().response.status.unwrap_or_default();
+            (status.code, status.message)
+        }
+        Err(status) => (status.code() as i32, status.message().to_owned()),
+    };
+    assert_eq!(ended.0, tonic::Code::Unavailable as i32, "{ended:?}");
+    assert!(ended.1.contains("the policy failed: it panicked or aborted"), "{ended:?}");
+}
+
 /// Files that are no good, and what the operator is told of each.
 fn refused() -> Vec<(Vec<u8>, &'static str)> {
     let mut wasi = Guest::routing(
@@ -228,6 +324,27 @@ async fn versions_that_are_no_good_never_decide() {
         assert_eq!((decision.policy_digest, &*decision.fallback_reason), (digest_hex(&good), ""));
     }
     assert!(status(&server).rolled_back.is_empty(), "what was never in force is not rolled back");
+}
+
+#[tokio::test]
+async fn a_version_that_came_with_a_restart_goes_by_itself_too() {
+    let policies = tempfile::tempdir().unwrap();
+    let good = version("good");
+    let (server, file) = server_with_policy(policies.path(), &good).await;
+    let bad = Guest::routing("", "unreachable").build();
+    server.server.stop().await;
+    replace(&file, &bad);
+    let keys = format!("policy: {{ file: '{}' }}", file.display());
+    let server = server_in(server._folder, &keys).await;
+    assert_eq!(*status(&server).active.id.digest_hex, *digest_hex(&bad));
+    let _worker = server.eager_worker(&host("a")).await;
+    let client = server.client().await;
+    for name in ["1", "2", "3"] {
+        assert!(!build(&client, name).await.fallback_reason.is_empty());
+    }
+    let after = until(&server, |status| !status.rolled_back.is_empty()).await;
+    assert_eq!(*after.active.id.digest_hex, *digest_hex(&good));
+    assert_eq!(build(&client, "4").await.policy_digest, digest_hex(&good));
 }
 
 #[tokio::test]

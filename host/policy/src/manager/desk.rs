@@ -41,7 +41,9 @@ impl Desk {
             let sought = self.sought(name, link).map_err(|error| StartError::State(error.to_string()))?;
             let found = find(&self.runtime, sought)
                 .map_err(|reasons| StartError::NoVersion { link: name.clone(), reasons })?;
-            self.links.insert(name.clone(), Managed::new(name.clone(), link.clone(), found));
+            let mut managed = Managed::new(name.clone(), link.clone(), found);
+            managed.resume_probation(plan.probation.length);
+            self.links.insert(name.clone(), managed);
         }
         self.plan = plan;
         self.runtime.tripwire.set_rules(self.plan.probation.clone());

@@ -93,6 +93,18 @@ impl Managed {
         }
     }
 
+    /// Goes on with a probation that began before the server stopped, or begins one for a version that came with the
+    /// restart. Where there is no version to go back to a probation has no point.
+    pub(super) fn resume_probation(&mut self, length: Duration) {
+        let Some(kept) = self.state.active.as_ref().filter(|_| !self.spares.is_empty()) else { return };
+        let since = SystemTime::UNIX_EPOCH + Duration::from_millis(kept.since_unix_ms);
+        let age = SystemTime::now().duration_since(since).unwrap_or_default();
+        if let Some(left) = length.checked_sub(age).filter(|left| !left.is_zero()) {
+            self.active.policy.probation.begin();
+            self.probation_until = Some(Instant::now() + left);
+        }
+    }
+
     /// Puts a version in force, on probation.
     pub(super) fn activate(&mut self, version: Version, probation: Duration) {
         if self.trial.as_ref().is_some_and(|(trial, _)| trial.digest() == version.digest()) {

@@ -172,7 +172,7 @@ fn a_file_that_is_nested_too_deep_is_refused() {
 #[test]
 fn policies_and_chains_must_fit() {
     let says = |text: &str, what: &str| assert!(refused(text).contains(what), "{}", refused(text));
-    says("{policies: {a: {}, b: {}}}", "policies has several, so `chains` must say");
+    says("{policies: {a: {}, b: {}}}", "policies: has several, so `chains` must say");
     says("{policies: {a: {}}, policy: {file: 'x'}}", "is for a policy that is alone");
     says("{policies: {a: {}}, chains: {'': ['a', 'x']}}", "names \"x\", which is not among policies (a)");
     says("{policies: {a: {}}, chains: {'': ['a', 'a']}}", "names \"a\" twice");
