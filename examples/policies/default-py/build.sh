@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds this policy and prints where it lies: pointsman serve --policy "$(examples/policies/default-py/build.sh)"
-# Needs Python 3.10 or newer with venv. The toolchain goes into the folder of built files, nowhere else.
+# Needs Python 3 with venv (3.11 tried). The toolchain goes into the folder of built files, nowhere else.
 set -euo pipefail
 cd "$(dirname "$0")"
 componentize_py=0.25.1
