@@ -152,6 +152,9 @@ fn others(
     println!("{}: {} bytes, loaded in {took:?}, hooks {}", file.display(), bytes.len(), hooks.join(", "));
     runtime.install(policy);
     if hooks.contains(&"on-action") {
+        if let Some(failed) = runtime.route(facts, route.clone()).fallback {
+            return Err(failed.into());
+        }
         report("  on-action", 1, || drop(black_box(runtime.route(facts, route.clone()))));
     }
     let worker = Arc::new(WorkerFacts { platform: route.platform.clone(), ..WorkerFacts::default() });

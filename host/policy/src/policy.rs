@@ -13,7 +13,7 @@ use crate::kv::{self, Values};
 use crate::options::{Limits, Sources};
 use crate::probation::Probation;
 use crate::state::CommandWhen;
-use crate::tally::{Counters, Tally, TallySnapshot, count, thread_index};
+use crate::tally::{Counters, Padded, Tally, TallySnapshot, count, thread_index};
 use crate::throttle::Throttle;
 
 /// What all versions of a runtime have in common.
@@ -44,7 +44,7 @@ pub struct Policy {
     command_when: Option<CommandWhen>,
     isolation: Isolation,
     values: Values,
-    slots: Box<[Mutex<Option<Instance>>]>,
+    slots: Box<[Padded<Mutex<Option<Instance>>>]>,
     common: Arc<Common>,
     pub(crate) tally: Tally,
     pub(crate) breaker: Breaker,
@@ -78,8 +78,8 @@ impl Policy {
         let values = Values::new(common.stores.of(&id.name, &common.limits), parts.on_trial);
         let mut first = parts.first;
         first.identify(id.clone(), values.clone());
-        let mut slots: Vec<_> = (1..parts.instances.max(1)).map(|_| Mutex::new(None)).collect();
-        slots.push(Mutex::new(Some(first)));
+        let mut slots: Vec<_> = (1..parts.instances.max(1)).map(|_| Padded(Mutex::new(None))).collect();
+        slots.push(Padded(Mutex::new(Some(first))));
         Self {
             id: Arc::new(id),
             config,
@@ -164,14 +164,14 @@ impl Policy {
             Ok(called) => {
                 self.tally.call(hook, elapsed, called.fuel, None);
                 if self.breaker.success() {
-                    tracing::info!(policy = %self.id, "policy answers again, so it is asked again");
+                    tracing::info!(policy = %self.policy(), "policy answers again, so it is asked again");
                 }
             }
             Err(failure) => {
                 self.tally.call(hook, elapsed, 0, Some(failure.kind));
                 self.common.counters.failure(failure.kind);
                 if let Some(pause) = self.breaker.failure() {
-                    tracing::error!(policy = %self.id, ?pause, "policy fails each time, so it is not asked for a while");
+                    tracing::error!(policy = %self.policy(), ?pause, "policy fails each time, so it is not asked for a while");
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Policy {
 
     /// Makes an instance for each slot that has none. Callers find others, or make their own, meanwhile.
     pub(crate) fn refill(&self) {
-        for slot in &self.slots {
+        for Padded(slot) in &self.slots {
             let empty = slot.try_lock().is_ok_and(|instance| instance.is_none());
             // A failure shows again, and is counted, when somebody calls.
             if empty
@@ -224,7 +224,7 @@ impl Policy {
     fn slot(&self) -> MutexGuard<'_, Option<Instance>> {
         let own = thread_index() % self.slots.len();
         let mut empty = None;
-        for slot in self.slots[own..].iter().chain(&self.slots[..own]) {
+        for Padded(slot) in self.slots[own..].iter().chain(&self.slots[..own]) {
             let guard = match slot.try_lock() {
                 Ok(guard) => guard,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -235,7 +235,7 @@ impl Policy {
             }
             empty.get_or_insert(guard);
         }
-        empty.unwrap_or_else(|| self.slots[own].lock().unwrap_or_else(PoisonError::into_inner))
+        empty.unwrap_or_else(|| self.slots[own].0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn instance(&self) -> Result<Instance, Failure> {
@@ -245,12 +245,12 @@ impl Policy {
     /// A new instance over these values and sources, configured as all others.
     pub(crate) fn fresh(&self, values: Values, sources: &Sources) -> Result<Instance, Failure> {
         count(&self.common.counters.instances);
-        let identity = Some((PolicyId::clone(&self.id), values));
+        let identity = Some((PolicyId::clone(self.policy()), values));
         let (instance, configured) =
             Instance::new(&self.loaded, &self.config, &self.common.limits, sources, identity)?;
         let refused = |why| Failure::new(FailureKind::Start, format!("a new instance {why}"));
         match configured {
-            Ok((manifest, _)) if *manifest.name != *self.id.name => Err(refused("has another name")),
+            Ok((manifest, _)) if *manifest.name != *self.policy().name => Err(refused("has another name")),
             Ok((_, command_when)) if command_when != self.command_when => {
                 Err(refused("wants other Commands"))
             }
@@ -268,7 +268,7 @@ impl Policy {
     ) -> Result<Instance, Failure> {
         let Some(config) = config else { return self.fresh(values, sources) };
         count(&self.common.counters.instances);
-        let identity = Some((PolicyId::clone(&self.id), values));
+        let identity = Some((PolicyId::clone(self.policy()), values));
         let (instance, configured) =
             Instance::new(&self.loaded, config, &self.common.limits, sources, identity)?;
         match configured {
@@ -287,6 +287,9 @@ impl Policy {
 
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy").field("id", &self.id).field("hooks", &self.hooks()).finish_non_exhaustive()
+        f.debug_struct("Policy")
+            .field("id", self.policy())
+            .field("hooks", &self.hooks())
+            .finish_non_exhaustive()
     }
 }

@@ -87,9 +87,10 @@ pub(crate) struct Sharded<T> {
     shards: Box<[Padded<T>]>,
 }
 
+/// Something that threads of other cores do not slow down by what lies beside it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Padded<T>(T);
+pub(crate) struct Padded<T>(pub(crate) T);
 
 /// More threads than that share some.
 const SHARDS: usize = 16;
