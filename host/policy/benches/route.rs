@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pointsman_policy::{
     ActionFacts, Attempt, Candidate, CommandFacts, Isolation, LinkPlan, Manager, ManagerOptions, Mode,
-    Options, Outcome, Plan, Push, Rollout, Runtime, Terms, WatchOptions, WorkerFacts,
+    Options, Outcome, Plan, Push, Rollout, Runtime, Source, Terms, WatchOptions, WorkerFacts,
 };
 use pointsman_scheduler::route::{Property, Route};
 
@@ -65,6 +65,7 @@ fn run(files: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     runtime.install(runtime.load_isolated(Runtime::default_bytes(), "{}", Isolation::Call)?);
     report("isolation: \"call\"", 1, || drop(black_box(runtime.route(&facts, route.clone()))));
     recorded(&facts, &route)?;
+    swaps()?;
     for file in files {
         others(&runtime, Path::new(file), &facts, &route)?;
     }
@@ -134,6 +135,37 @@ fn recorded(facts: &Arc<ActionFacts>, route: &Route) -> Result<(), Box<dyn std::
     let recorder = Arc::new(|record| drop(black_box(record)));
     let runtime = Runtime::new(Options { recorder: Some(recorder), ..Options::default() })?;
     report("default policy, recorded", 1, || drop(black_box(runtime.route(facts, route.clone()))));
+    Ok(())
+}
+
+/// From a file that is replaced until its policy is in force: compiled, and from the cache of compiled ones.
+fn swaps() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("policy.wasm");
+    let state_dir = Some(folder.path().join("policies"));
+    let runtime = Arc::new(Runtime::new(Options { state_dir, ..Options::default() })?);
+    // The same with a custom section at its end: its id, its size, the length of its name, its name.
+    let version = |name: u8| [Runtime::default_bytes(), &[0, 2, 1, name]].concat();
+    let replace = |content: &[u8]| -> std::io::Result<Duration> {
+        let next = file.with_extension("next");
+        std::fs::write(&next, content)?;
+        let (before, started) = (runtime.in_force().number(), Instant::now());
+        std::fs::rename(&next, &file)?;
+        while runtime.in_force().number() == before {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(started.elapsed())
+    };
+    std::fs::write(&file, version(b'0'))?;
+    let link = LinkPlan { source: Source::File(file.clone()), ..LinkPlan::default() };
+    let plan = Plan { links: BTreeMap::from([("default".into(), link)]), ..Plan::default() };
+    let options = ManagerOptions { watch: WatchOptions::default(), on_swap: Box::new(|_| ()) };
+    let _manager = Manager::start(runtime.clone(), plan, options)?;
+    for (name, versions) in [("compiled", b"abcde"), ("from the cache", b"abcde")] {
+        let mut took = versions.iter().map(|v| replace(&version(*v))).collect::<Result<Vec<_>, _>>()?;
+        took.sort_unstable();
+        println!("file replaced to policy in force, {name}: {:?} to {:?}", took[0], took[took.len() - 1]);
+    }
     Ok(())
 }
 
