@@ -8,13 +8,16 @@ use std::time::Duration;
 use crate::facts::{Pool, Summary};
 use crate::record::Record;
 
+/// What has been learned under a key.
+type Statistics = dyn Fn(&str) -> Option<Summary> + Send + Sync;
+
 /// Where answers of the interface `host` come from. Called by the policy's thread, so they must only look at snapshots.
 #[derive(Clone)]
 pub struct Sources {
     /// `host.pools`.
     pub pools: Arc<dyn Fn() -> Arc<[Pool]> + Send + Sync>,
     /// `host.statistics`, by learning key.
-    pub statistics: Arc<dyn Fn(&str) -> Option<Summary> + Send + Sync>,
+    pub statistics: Arc<Statistics>,
 }
 
 impl Default for Sources {

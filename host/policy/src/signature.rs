@@ -145,7 +145,7 @@ ZirwYC+qZHXWU5QEQddcukKFR3f3VOyaQ80PcIXL+zwMV6kYkDi9j9Ftl17O96LJG0Tq+HPWuxhZeC/U
         let all = pair.sk.sign([&*signature, comment.as_bytes()].concat(), None);
         let public = STANDARD.encode([b"Ed", &id[..], &*pair.pk].concat());
         let signature = STANDARD.encode([b"Ed", &id[..], &*signature].concat());
-        let all = STANDARD.encode(&*all);
+        let all = STANDARD.encode(*all);
         (key(&public), format!("untrusted comment: x\n{signature}\ntrusted comment: {comment}\n{all}\n"))
     }
 

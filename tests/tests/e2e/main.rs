@@ -3,7 +3,11 @@
 
 mod casd;
 mod gpu;
-#[allow(dead_code, reason = "the tests of the policy host use all of it")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "it is the one of the tests of the policy host, which use all of it"
+)]
 #[path = "../../../host/policy/tests/it/guests.rs"]
 mod guests;
 mod lifecycle;

@@ -127,6 +127,7 @@ enum NextForm {
     Fail(#[serde(with = "form")] Rejection),
 }
 
+#[allow(clippy::enum_variant_names, reason = "the names of the interfaces")]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Hook", rename_all = "kebab-case")]
 enum HookForm {

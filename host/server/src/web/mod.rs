@@ -105,8 +105,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, site: Arc<Site>) {
         .header_read_timeout(HEADERS_WITHIN)
         .max_buf_size(HEADERS_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), answer);
-    match tokio::time::timeout(CONNECTION_LIFE, served).await {
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "a connection to the side port ended"),
-        Ok(Ok(())) | Err(_) => {}
+    if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_LIFE, served).await {
+        tracing::debug!(%peer, %error, "a connection to the side port ended");
     }
 }
