@@ -279,3 +279,48 @@ async fn a_declared_pool_may_be_empty_and_bounds_its_hosts() -> anyhow::Result<(
     drop(first);
     Ok(())
 }
+
+/// The default policy with a remark at its end: it does the same, and has a digest of its own.
+fn version(remark: u8) -> anyhow::Result<Vec<u8>> {
+    let default = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../policies/prebuilt/default.wasm"))?;
+    // Section 0 (custom), its size, the length of its name, its name.
+    Ok([&default[..], &[0, 2, 1, remark]].concat())
+}
+
+#[tokio::test]
+async fn policies_are_looked_at_pushed_tried_out_promoted_and_rolled_back() -> anyhow::Result<()> {
+    let server = server("").await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("policy.wasm");
+    let file = file.to_str().context("a folder whose name is no text")?;
+    let status = ask(&server, &["policy", "status"]).await?.expect_code(0)?;
+    has(
+        &status,
+        &["main (on_error last_good)", "in force     default ", " from built-in, since ", "0 failed"],
+    )?;
+    let none = ask(&server, &["policy", "rollback"]).await?.expect_code(1)?;
+    has(&none, &["the policy link 'main' has no version before default "])?;
+    let unknown = ask(&server, &["policy", "promote", "mian"]).await?.expect_code(1)?;
+    has(&unknown, &["there is no policy link 'mian'; known are main"])?;
+
+    std::fs::write(file, "not Wasm")?;
+    let refused = ask(&server, &["policy", "push", file]).await?.expect_code(1)?;
+    has(&refused, &["it is not a WebAssembly component"])?;
+    let status = ask(&server, &["policy", "status", "main"]).await?.expect_code(0)?;
+    has(&status, &["last version REFUSED", "it is not a WebAssembly component", "in force     default "])?;
+
+    std::fs::write(file, version(b'a')?)?;
+    let tried = ask(&server, &["policy", "push", file, "--canary=0.5"]).await?.expect_code(0)?;
+    has(&tried, &["is tried out as canary for 50 % of invocations"])?;
+    let status = ask(&server, &["policy", "status"]).await?.expect_code(0)?;
+    has(&status, &["on trial     default ", " from push, since ", "canary for 50 % of invocations"])?;
+    let promoted = ask(&server, &["policy", "promote"]).await?.expect_code(0)?;
+    has(&promoted, &["is in force, on probation for 600s"])?;
+    let back = ask(&server, &["policy", "rollback"]).await?.expect_code(0)?;
+    has(&back, &["is in force again in place of default "])?;
+    let again = ask(&server, &["policy", "push", file]).await?.expect_code(1)?;
+    has(&again, &["that version was rolled back before (by an operator); --again lets it in"])?;
+    ask(&server, &["policy", "push", file, "--again"]).await?.expect_code(0)?;
+    let history = ask(&server, &["policy", "history"]).await?.expect_code(0)?;
+    has(&history, &["refused ", "trial ", "promoted ", "rolled-back ", "in-force "])
+}

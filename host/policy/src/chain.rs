@@ -88,7 +88,9 @@ impl Walk<'_> {
             .then(|| (self.last.clone(), "the built-in default decides in its place"));
         let previous = link.previous.clone().map(|policy| (policy, "the version before it decides"));
         let mut failed = (link.active.clone(), failure.clone());
-        for (policy, remedy) in previous.into_iter().chain(last) {
+        let able = |(policy, _): &(Arc<Policy>, &str)| policy.hooks().contains(&self.hook);
+        let able: Vec<_> = previous.into_iter().chain(last).filter(able).collect();
+        for (policy, remedy) in able {
             self.failed(link, &failed.0, &failed.1, remedy);
             match self.try_one(link, &policy, false, call, show) {
                 Tried::Answered(answer) => return Outcome::Answer(answer),

@@ -50,10 +50,24 @@ pub(in crate::cli) struct PushArgs {
     #[arg(long, group = "rollout")]
     in_force: bool,
     /// Only compare what it says with what the version in force says, on this share of actions.
-    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "1", group = "rollout")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        group = "rollout"
+    )]
     shadow: Option<f64>,
     /// Let it decide about this share of invocations.
-    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "0.1", group = "rollout")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0.1",
+        group = "rollout"
+    )]
     canary: Option<f64>,
     /// Let it decide about instance names that begin with this path; may be repeated.
     #[arg(long, value_name = "PATH", group = "rollout")]

@@ -20,7 +20,7 @@ pub(super) fn history(status: &PolicyStatusResponse) -> String {
 
 fn link(link: &PolicyLink) -> String {
     let mut lines = vec![format!("{} (on_error {})", link.name, link.on_error)];
-    let mut line = |what: &str, text: String| lines.push(format!("  {what:<12}{text}"));
+    let mut line = |what: &str, text: String| lines.push(format!("  {what:<13}{text}"));
     if let Some(active) = &link.active {
         line("in force", version(active));
         line("", calls(active));
