@@ -1,11 +1,15 @@
 //! The life cycle of versions: from a changed file, a push or a new configuration to what is in force, and back.
 //!
-//! All decisions are made by one thread ([`desk`]), one after the other. What takes long, compiling above all, is done by
+//! All decisions are made by one thread ([`desk`]; what comes in `arrivals`, what goes in `departures`, configurations in
+//! `plans`), one after the other. What takes long, compiling above all, is done by
 //! threads of its own, whose results come back as messages; so a version that has to go can go at any time.
 
+mod arrivals;
+mod departures;
 mod desk;
 mod link;
 mod load;
+mod plans;
 mod restore;
 mod status;
 mod version;

@@ -1,0 +1,107 @@
+//! A new plan: checked beside what is in force, and put in force as a whole or not at all.
+
+use super::desk::{Desk, answer};
+use super::link::Managed;
+use super::load::{self, Configured};
+use super::restore::Sought;
+use super::{CommandError, Reply};
+use crate::plan::{LinkPlan, Plan};
+
+impl Desk {
+    pub(super) fn configure(&mut self, plan: Plan, reply: Reply) {
+        if self.configuring {
+            let text = "another configuration is being checked; try again".to_owned();
+            return answer(reply, Err(CommandError::Refused(text)));
+        }
+        let mut sought = Vec::new();
+        for (name, wanted) in &plan.links {
+            match self.links.get(name) {
+                None => match self.sought(name, wanted) {
+                    Ok(found) => sought.push(found),
+                    Err(error) => return answer(reply, Err(CommandError::Refused(error.to_string()))),
+                },
+                Some(link) if wanted.needs_reload(&link.plan) => sought.push(again(link, wanted)),
+                Some(_) => {}
+            }
+        }
+        match load::configure(&self.runtime, plan, sought, reply, &self.messages) {
+            Ok(()) => self.configuring = true,
+            Err(error) => {
+                tracing::error!(%error, "there is no thread to check the new configuration of policies")
+            }
+        }
+    }
+
+    pub(super) fn configured(&mut self, configured: Configured) {
+        let Configured { plan, versions, problems, reply } = configured;
+        self.configuring = false;
+        if !problems.is_empty() {
+            tracing::error!(
+                "the new configuration of policies is refused, the old one stays: {}",
+                problems.join("; ")
+            );
+            return answer(reply, Err(CommandError::Refused(problems.join("; "))));
+        }
+        let mut changes = Vec::new();
+        self.links.retain(|name, _| {
+            let keep = plan.links.contains_key(name);
+            if !keep {
+                changes.push(format!("link '{name}' removed"));
+            }
+            keep
+        });
+        let probation = plan.probation.length;
+        let mut touched = Vec::new();
+        for (name, found) in versions {
+            let Some(wanted) = plan.links.get(&name) else { continue };
+            changes.push(format!("link '{name}' has {}", found.active.id()));
+            match self.links.get_mut(&name) {
+                Some(link) => {
+                    link.state.seen.clone_from(&found.state.seen);
+                    let id = found.active.id().clone();
+                    link.activate(found.active, probation);
+                    link.note("configured", Some(&id), "");
+                }
+                None => {
+                    _ = self.links.insert(name.clone(), Managed::new(name.clone(), wanted.clone(), found))
+                }
+            }
+            touched.push(name);
+        }
+        for (name, link) in &mut self.links {
+            let Some(wanted) = plan.links.get(name).filter(|wanted| **wanted != link.plan) else { continue };
+            if wanted.source != link.plan.source || wanted.public_keys != link.plan.public_keys {
+                link.watches.clear();
+            }
+            link.plan = wanted.clone();
+            touched.push(name.clone());
+        }
+        if self.plan.chains != plan.chains {
+            changes.push("chains changed".to_owned());
+        }
+        self.plan = plan;
+        self.runtime.tripwire.set_rules(self.plan.probation.clone());
+        self.publish();
+        for name in touched {
+            if let Err(error) = self.watch(&name) {
+                tracing::error!(link = &*name, %error, "there is no thread that watches this policy's file");
+            }
+            self.save(&name);
+        }
+        let text = if changes.is_empty() { "nothing changed".to_owned() } else { changes.join("; ") };
+        tracing::info!("configuration of policies: {text}");
+        answer(reply, Ok(text));
+    }
+}
+
+/// A link whose version has to be loaded again for a new plan.
+fn again(link: &Managed, wanted: &LinkPlan) -> Sought {
+    let versions = std::iter::once(&link.active).chain(&link.spares);
+    Sought {
+        name: link.name.clone(),
+        plan: wanted.clone(),
+        state: link.state.clone(),
+        at_hand: versions.map(|version| (version.bytes.clone(), version.origin)).collect(),
+        only_that: wanted.pin == link.plan.pin && wanted.source == link.plan.source,
+    }
+}
