@@ -109,10 +109,9 @@ pub struct Limits {
     pub stored_values: usize,
     /// Bytes of those, keys included.
     pub stored_bytes: usize,
-    /// Calls after which an instance is replaced by a new one, beside the calls; what it hoards is gone then.
+    /// Calls after which an instance is replaced by a new one, beside the calls; what it hoards is gone then. One that has
+    /// taken half of the memory that was left to it when it was configured is replaced likewise.
     pub calls_per_instance: u64,
-    /// Bytes of memory with which it is replaced likewise.
-    pub recycle_memory_bytes: usize,
 }
 
 impl Default for Limits {
@@ -133,7 +132,6 @@ impl Default for Limits {
             stored_values: 10_000,
             stored_bytes: 4 << 20,
             calls_per_instance: 1_000_000,
-            recycle_memory_bytes: 48 << 20,
         }
     }
 }

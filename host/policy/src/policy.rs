@@ -190,9 +190,7 @@ impl Policy {
         };
         let result = call(&mut instance);
         let limits = &self.common.limits;
-        let keep = result.is_ok()
-            && instance.calls < limits.calls_per_instance
-            && instance.memory_bytes() <= limits.recycle_memory_bytes;
+        let keep = result.is_ok() && instance.calls < limits.calls_per_instance && !instance.has_grown_much();
         if keep {
             *slot = Some(instance);
         } else {

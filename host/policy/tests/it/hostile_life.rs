@@ -208,3 +208,16 @@ fn one_that_always_fails_is_left_alone_for_a_while() {
     let why = runtime.route(&facts, wishes(&facts)).fallback.unwrap();
     assert!(why.contains("as it failed too often in a row"), "{why}");
 }
+
+#[test]
+fn an_instance_that_hoards_memory_is_replaced_beside_the_calls() {
+    let runtime = runtime();
+    // A mebibyte more with each call: 64 are allowed, and it would fail at the 64th.
+    let hoard = format!("(drop (memory.grow (i32.const 16))) {ACCEPT}");
+    runtime.install(runtime.load(&Guest::routing("", &hoard).build(), "{}").unwrap());
+    let facts = Arc::new(facts());
+    for _ in 0..300 {
+        assert_eq!(runtime.route(&facts, wishes(&facts)).fallback, None);
+    }
+    assert!(runtime.counters().instances > 5, "{}", runtime.counters().instances);
+}

@@ -121,6 +121,8 @@ pub(crate) struct Instance {
     limits: Arc<Limits>,
     /// Calls of hooks that it has answered.
     pub(crate) calls: u64,
+    /// Bytes of memory that it had when it was configured.
+    memory_at_start: usize,
 }
 
 /// What an instance said when it was configured.
@@ -152,7 +154,9 @@ impl Instance {
             Ok(manifest) => Ok((convert::manifest(manifest), state.command_when)),
             Err(errors) => Err(errors.into_iter().map(convert::config_problem).collect()),
         };
-        Ok((Self { store, guests, limits: limits.clone(), calls: 0 }, configured))
+        let memory_at_start = store.data().limiter.memory_bytes();
+        let instance = Self { store, guests, limits: limits.clone(), calls: 0, memory_at_start };
+        Ok((instance, configured))
     }
 
     fn start(
@@ -182,9 +186,10 @@ impl Instance {
         self.store.data_mut().identity = Some((policy, values));
     }
 
-    /// Bytes of linear memory that it holds.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.store.data().limiter.memory_bytes()
+    /// Has it taken half of the memory that was left to it when it was configured?
+    pub(crate) fn has_grown_much(&self) -> bool {
+        let left = self.limits.memory_bytes.saturating_sub(self.memory_at_start);
+        self.store.data().limiter.memory_bytes() > self.memory_at_start + left / 2
     }
 
     /// One call of a hook: `hook` makes it, with everything ready.
