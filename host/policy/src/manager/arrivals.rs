@@ -99,26 +99,41 @@ impl Desk {
 
     pub(super) fn load(&mut self, request: Request) {
         self.tickets += 1;
-        let Some(link) = self.links.get_mut(&request.link) else { return };
-        link.ticket = self.tickets;
+        let Some(link) = self.links.get(&request.link) else { return };
         let (name, digest) = (link.name.clone(), request.digest_hex.clone());
-        if let Err(error) = load::load(&self.runtime, &link.plan, self.tickets, request, &self.messages) {
+        if let Err(error) =
+            load::load(&self.runtime, &link.plan, (self.tickets, self.plans), request, &self.messages)
+        {
             self.refused(&name, &digest, &format!("there is no thread to load it: {error}"), Duration::ZERO);
         }
     }
 
     pub(super) fn loaded(&mut self, loaded: Loaded) {
-        let Loaded { ticket, request, result } = loaded;
+        let Loaded { ticket, plan, request, result } = loaded;
+        if plan != self.plans {
+            // It was checked by a configuration that has changed since.
+            return self.load(request);
+        }
         let Request { link: name, digest_hex, bytes, origin, rollout, started, reply } = request;
         let took = started.elapsed();
-        let latest = self.links.get(&name).is_some_and(|link| link.ticket == ticket);
+        let outdated = self.links.get(&name).is_none_or(|link| ticket < link.let_in);
         let outcome = match result {
-            _ if !latest => Err("another version came meanwhile".to_owned()),
+            Ok(_) if outdated => {
+                tracing::warn!(
+                    link = &*name,
+                    digest = digest_hex,
+                    "policy not let in: a version that came later already is"
+                );
+                Err("a version that came later was let in meanwhile".to_owned())
+            }
             Err(error) => {
                 self.refused(&name, &digest_hex, &error.to_string(), took);
                 Err(error.to_string())
             }
-            Ok(policy) => Ok(self.let_in(&name, Version::new(policy, bytes, origin), rollout, took)),
+            Ok(policy) => {
+                self.links.entry(name.clone()).and_modify(|link| link.let_in = ticket);
+                Ok(self.let_in(&name, Version::new(policy, bytes, origin), rollout, took))
+            }
         };
         if let Some(reply) = reply {
             answer(reply, outcome.map_err(CommandError::Refused));

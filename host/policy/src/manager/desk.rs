@@ -22,6 +22,8 @@ pub(super) struct Desk {
     pub(super) links: BTreeMap<Arc<str>, Managed>,
     pub(super) messages: Sender<Message>,
     pub(super) tickets: u64,
+    /// Plans that were put in force.
+    pub(super) plans: u64,
     /// A new plan is being looked at.
     pub(super) configuring: bool,
 }
@@ -29,7 +31,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(runtime: Arc<Runtime>, options: ManagerOptions, messages: Sender<Message>) -> Self {
         let (plan, links) = (Plan::default(), BTreeMap::new());
-        Self { runtime, options, plan, links, messages, tickets: 0, configuring: false }
+        Self { runtime, options, plan, links, messages, tickets: 0, plans: 0, configuring: false }
     }
 
     /// Puts the first plan in force.

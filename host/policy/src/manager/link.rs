@@ -26,8 +26,8 @@ pub(super) struct Managed {
     /// What survives a restart.
     pub(super) state: LinkState,
     pub(super) last: LastLoad,
-    /// The load whose result counts.
-    pub(super) ticket: u64,
+    /// The latest load that was let in: what was begun before comes too late.
+    pub(super) let_in: u64,
     pub(super) probation_until: Option<Instant>,
     /// Content of the file that was refused for its signature, which may come later.
     pub(super) unsigned: Option<Vec<u8>>,
@@ -63,7 +63,7 @@ impl Managed {
             trial,
             state,
             last,
-            ticket: 0,
+            let_in: 0,
             probation_until: None,
             unsigned: None,
             watches: Vec::new(),

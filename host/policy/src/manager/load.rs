@@ -16,8 +16,10 @@ use std::sync::mpsc::Sender;
 
 /// A version that was to be let in, and what the gate said.
 pub(super) struct Loaded {
-    /// Tells it from others for the same link: only the latest counts.
+    /// Tells it from others for the same link: larger came later.
     pub(super) ticket: u64,
+    /// The plan by which the gate looked, counted.
+    pub(super) plan: u64,
     pub(super) request: Request,
     pub(super) result: Result<Policy, LoadError>,
 }
@@ -46,7 +48,7 @@ pub(super) struct Configured {
 pub(super) fn load(
     runtime: &Arc<Runtime>,
     plan: &LinkPlan,
-    ticket: u64,
+    (ticket, number): (u64, u64),
     request: Request,
     messages: &Sender<Message>,
 ) -> std::io::Result<()> {
@@ -59,7 +61,7 @@ pub(super) fn load(
         };
         let result = gate::pass(&runtime.loader, &plan, &candidate);
         // Fails only when the manager has gone.
-        let _ = messages.send(Message::Loaded(Box::new(Loaded { ticket, request, result })));
+        let _ = messages.send(Message::Loaded(Box::new(Loaded { ticket, plan: number, request, result })));
     })
 }
 

@@ -80,6 +80,7 @@ impl Desk {
             changes.push("chains changed".to_owned());
         }
         self.plan = plan;
+        self.plans += 1;
         self.runtime.tripwire.set_rules(self.plan.probation.clone());
         self.publish();
         for name in touched {
