@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use pointsman_scheduler::is_path_prefix;
+
 use crate::decision::Hook;
 use crate::policy::Policy;
 use crate::trial::Trial;
@@ -58,7 +60,7 @@ pub struct Chain {
     hooks: [bool; Hook::ALL.len()],
     /// For actions without and with a platform.
     wants_command: [bool; 2],
-    /// There is more to it than the built-in default policy.
+    /// It is the built-in default policy and nothing more.
     pub(crate) is_plain: bool,
 }
 
@@ -89,10 +91,7 @@ impl Chain {
     }
 
     fn covers(&self, instance_name: &str) -> bool {
-        match instance_name.strip_prefix(&*self.prefix) {
-            Some(rest) => rest.is_empty() || self.prefix.is_empty() || rest.starts_with('/'),
-            None => false,
-        }
+        is_path_prefix(&self.prefix, instance_name)
     }
 }
 

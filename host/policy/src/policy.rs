@@ -13,7 +13,7 @@ use crate::kv::{self, Values};
 use crate::options::{Limits, Sources};
 use crate::probation::Probation;
 use crate::state::CommandWhen;
-use crate::tally::{Counters, Padded, Tally, TallySnapshot, count, thread_index};
+use crate::tally::{Counters, Tally, TallySnapshot, count, thread_index};
 use crate::throttle::Throttle;
 
 /// What all versions of a runtime have in common.
@@ -44,7 +44,7 @@ pub struct Policy {
     command_when: Option<CommandWhen>,
     isolation: Isolation,
     values: Values,
-    slots: Box<[Padded<Mutex<Option<Instance>>>]>,
+    slots: Box<[Mutex<Option<Instance>>]>,
     common: Arc<Common>,
     pub(crate) tally: Tally,
     pub(crate) breaker: Breaker,
@@ -78,8 +78,8 @@ impl Policy {
         let values = Values::new(common.stores.of(&id.name, &common.limits), parts.on_trial);
         let mut first = parts.first;
         first.identify(id.clone(), values.clone());
-        let mut slots: Vec<_> = (1..parts.instances.max(1)).map(|_| Padded(Mutex::new(None))).collect();
-        slots.push(Padded(Mutex::new(Some(first))));
+        let mut slots: Vec<_> = (1..parts.instances.max(1)).map(|_| Mutex::new(None)).collect();
+        slots.push(Mutex::new(Some(first)));
         Self {
             id: Arc::new(id),
             config,
@@ -203,7 +203,7 @@ impl Policy {
 
     /// Makes an instance for each slot that has none. Callers find others, or make their own, meanwhile.
     pub(crate) fn refill(&self) {
-        for Padded(slot) in &self.slots {
+        for slot in &self.slots {
             let empty = slot.try_lock().is_ok_and(|instance| instance.is_none());
             // A failure shows again, and is counted, when somebody calls.
             if empty
@@ -222,7 +222,7 @@ impl Policy {
     fn slot(&self) -> MutexGuard<'_, Option<Instance>> {
         let own = thread_index() % self.slots.len();
         let mut empty = None;
-        for Padded(slot) in self.slots[own..].iter().chain(&self.slots[..own]) {
+        for slot in self.slots[own..].iter().chain(&self.slots[..own]) {
             let guard = match slot.try_lock() {
                 Ok(guard) => guard,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -233,7 +233,7 @@ impl Policy {
             }
             empty.get_or_insert(guard);
         }
-        empty.unwrap_or_else(|| self.slots[own].0.lock().unwrap_or_else(PoisonError::into_inner))
+        empty.unwrap_or_else(|| self.slots[own].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn instance(&self) -> Result<Instance, Failure> {

@@ -140,11 +140,6 @@ impl Runtime {
         self.in_force.load_full()
     }
 
-    /// The embedded default policy.
-    pub fn default_policy(&self) -> &Arc<Policy> {
-        &self.default
-    }
-
     /// The bytes of the embedded default policy.
     pub fn default_bytes() -> &'static [u8] {
         DEFAULT

@@ -1,6 +1,7 @@
 //! Signatures of policy files, as `minisign` and `rsign` make them.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -52,6 +53,13 @@ pub enum SignatureError {
         /// Id of the key.
         key: String,
     },
+}
+
+/// Where the signature of a file lies: beside it.
+pub fn signature_path(file: &Path) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push(".minisig");
+    path.into()
 }
 
 impl PartialEq for SigningKey {

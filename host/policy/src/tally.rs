@@ -81,34 +81,29 @@ const WINDOW: u32 = 256;
 /// After so many calls a thread tells the others.
 const TOLD: u32 = 32;
 
-/// Counters that threads share as little as they can: each has its own cache line.
+/// Counters that threads share as little as they can.
 #[derive(Debug)]
 pub(crate) struct Sharded<T> {
-    shards: Box<[Padded<T>]>,
+    shards: Box<[T]>,
 }
-
-/// Something that threads of other cores do not slow down by what lies beside it.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
 
 /// More threads than that share some.
 const SHARDS: usize = 16;
 
 impl<T: Default> Default for Sharded<T> {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Padded::default()).collect() }
+        Self { shards: (0..SHARDS).map(|_| T::default()).collect() }
     }
 }
 
 impl<T> Sharded<T> {
     /// This thread's.
     pub(crate) fn own(&self) -> &T {
-        &self.shards[thread_index() % SHARDS].0
+        &self.shards[thread_index() % SHARDS]
     }
 
     fn sum(&self, of: impl Fn(&T) -> &AtomicU64) -> u64 {
-        self.shards.iter().map(|shard| of(&shard.0).load(Relaxed)).sum()
+        self.shards.iter().map(|shard| of(shard).load(Relaxed)).sum()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pointsman_scheduler::is_path_prefix;
 use pointsman_scheduler::route::Route;
 use sha2::{Digest, Sha256};
 
@@ -137,10 +138,9 @@ impl Trial {
                 let of = [&facts.invocation_id, &facts.correlated_invocations_id, &facts.digest];
                 falls_into(of.into_iter().find(|text| !text.is_empty()).map_or("", |text| text), *share)
             }
-            Mode::Canary(Share::Prefixes(list)) => list.iter().any(|prefix| {
-                let rest = facts.instance_name.strip_prefix(&**prefix);
-                rest.is_some_and(|rest| rest.is_empty() || prefix.is_empty() || rest.starts_with('/'))
-            }),
+            Mode::Canary(Share::Prefixes(list)) => {
+                list.iter().any(|prefix| is_path_prefix(prefix, &facts.instance_name))
+            }
         }
     }
 

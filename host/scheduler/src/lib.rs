@@ -67,3 +67,5 @@ mod timers;
 mod unschedulable;
 pub mod views;
 mod workers;
+
+pub use shapes::is_path_prefix;

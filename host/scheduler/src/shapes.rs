@@ -263,7 +263,7 @@ fn may_serve(shape: &ShapeKey, class: &ClassKey, prefix: Option<&Text>) -> bool 
 }
 
 /// Instance names are paths; a worker serves those that its prefix begins, whole components at a time.
-pub(crate) fn is_path_prefix(prefix: &str, name: &str) -> bool {
+pub fn is_path_prefix(prefix: &str, name: &str) -> bool {
     prefix.is_empty()
         || name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -170,8 +170,7 @@ impl Router {
     pub fn route(&self, facts: &Arc<ActionFacts>) -> Result<Routed, Status> {
         let decision = self.policies.route(facts, facts.wishes());
         if let Some(rejection) = &decision.rejection {
-            let help = rejection.help.as_ref().map(|h| format!("; {h}")).unwrap_or_default();
-            let text = format!("rejected by policy {}: {}{help}", decision.policy, rejection.reason);
+            let text = format!("rejected by policy {}: {rejection}", decision.policy);
             return Err(Status::new(rejection.code.grpc().into(), text));
         }
         let message = pack(&routing_decision(&decision));

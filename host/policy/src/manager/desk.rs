@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use super::link::Managed;
 use super::restore::{SIGNATURE_BYTES_MAX, Sought, find};
 use super::status::{LastLoad, LinkStatus};
-use super::version::signature_path;
 use super::{CommandError, ManagerOptions, Message, Outcome, Reply, StartError};
 use crate::archive::ArchiveError;
 use crate::plan::{LinkPlan, Plan, Source};
 use crate::runtime::Runtime;
+use crate::signature::signature_path;
 use crate::watch::{FileWatch, Found};
 
 pub(super) struct Desk {

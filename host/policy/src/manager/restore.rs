@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::version::{Bytes, Origin, Version, signature_path};
+use super::version::{Bytes, Origin, Version};
 use crate::archive::{Archive, LinkState};
 use crate::gate::{self, Candidate};
 use crate::loader::digest_hex;
 use crate::plan::{LinkPlan, Source};
 use crate::runtime::Runtime;
+use crate::signature::signature_path;
 use crate::trial::Mode;
 use crate::watch::read_bounded;
 

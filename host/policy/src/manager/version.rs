@@ -1,6 +1,5 @@
 //! A version that is in force, was, or is tried out.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -57,11 +56,4 @@ impl Version {
 pub(super) fn unix_ms(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Where the signature of a file lies.
-pub(super) fn signature_path(file: &Path) -> PathBuf {
-    let mut path = file.as_os_str().to_owned();
-    path.push(".minisig");
-    path.into()
 }

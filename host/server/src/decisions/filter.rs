@@ -1,6 +1,7 @@
 //! Which records somebody wants to see.
 
 use pointsman_proto::v1::LogRequest;
+use pointsman_scheduler::is_path_prefix;
 use serde_json::Value;
 
 /// What is empty or false leaves none out.
@@ -37,7 +38,7 @@ impl Filter {
         };
         text("/facts/digest").starts_with(&self.action)
             && (self.mnemonic.is_empty() || text("/facts/mnemonic") == self.mnemonic)
-            && is_below(instance, &self.instance_name)
+            && is_path_prefix(&self.instance_name, instance)
             && self.knows(record)
             && self.is_notable(record)
     }
@@ -62,10 +63,6 @@ impl Filter {
 
 fn steps(record: &Value) -> impl Iterator<Item = &Value> {
     record["steps"].as_array().into_iter().flatten()
-}
-
-fn is_below(name: &str, path: &str) -> bool {
-    path.is_empty() || name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -117,8 +117,7 @@ impl Admissions {
 }
 
 fn refused(rejection: &Rejection, by: Option<&PolicyId>) -> Status {
-    let help = rejection.help.as_ref().map(|h| format!("; {h}")).unwrap_or_default();
     let by = by.map(|by| format!(" {by}")).unwrap_or_default();
-    let text = format!("rejected by policy{by}: {}{help}", rejection.reason);
+    let text = format!("rejected by policy{by}: {rejection}");
     Status::new(rejection.code.grpc().into(), text)
 }

@@ -160,13 +160,11 @@ fn refused(
     given: &Given,
     attempt: &Attempt,
 ) -> ExecuteResponse {
-    let help = rejection.help.as_ref().map(|h| format!("; {h}")).unwrap_or_default();
     let text = format!(
-        "rejected by policy {by} after attempt {} on {} ({}): {}{help}",
+        "rejected by policy {by} after attempt {} on {} ({}): {rejection}",
         given.attempts.len() + 1,
         given.host,
-        how(attempt),
-        rejection.reason
+        how(attempt)
     );
     tracing::info!(action = &*given.payload.facts.digest, "{text}");
     let code = rpc::Code::try_from(rejection.code.grpc()).unwrap_or(rpc::Code::FailedPrecondition);

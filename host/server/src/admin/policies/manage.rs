@@ -12,6 +12,8 @@ use pointsman_proto::v1::{
 };
 use tonic::Status;
 
+use crate::admin::messages::ms;
+
 /// How a link is.
 pub(super) fn link(status: &LinkStatus, history: bool) -> PolicyLink {
     PolicyLink {
@@ -112,10 +114,6 @@ fn event(event: &Event) -> PolicyEvent {
 
 fn mean_us(sum: Duration, count: u64) -> u64 {
     (sum.as_micros() / u128::from(count.max(1))).try_into().unwrap_or(u64::MAX)
-}
-
-fn ms(duration: Duration) -> u64 {
-    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 fn unix_ms(at: SystemTime) -> u64 {

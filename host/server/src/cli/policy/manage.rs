@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use pointsman_policy::signature::signature_path;
 use pointsman_proto::v1::policies_client::PoliciesClient;
 use pointsman_proto::v1::push_policy_request::Rollout;
 use pointsman_proto::v1::{
@@ -135,11 +136,9 @@ pub(super) fn push(args: PushArgs) -> Result<(), Failure> {
         (.., prefixes) if prefixes.is_empty() => None,
         (.., prefixes) => Some(Rollout::CanaryPrefixes(CanaryPrefixes { instance_name_prefixes: prefixes })),
     };
-    let mut beside = args.file.clone().into_os_string();
-    beside.push(".minisig");
     let signature = match args.signature {
         Some(file) => Some(read(&file)?),
-        None => std::fs::read(beside).ok(),
+        None => std::fs::read(signature_path(&args.file)).ok(),
     };
     let request = PushPolicyRequest {
         link: args.link,
