@@ -410,7 +410,7 @@ impl Index {
 fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 4]>, demand: DemandId) -> ClassKey {
     let size_class = match route.size {
         SizeClass::Exactly(n) => Some(n),
-        SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => None,
+        SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_) => None,
     };
     let (instance, pool) = (instance.clone(), route.pool.clone());
     ClassKey { instance, atoms, demand, size_class, pool, avoid: Avoid::default(), only: None }

@@ -313,7 +313,7 @@ impl Matching<'_> {
             pool: self.route.pool.as_ref(),
             size_class: match self.route.size {
                 SizeClass::Exactly(n) => Some(n),
-                SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => None,
+                SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_) => None,
             },
             atoms: self.asked.atoms.iter().collect(),
             demand: &self.asked.demand,

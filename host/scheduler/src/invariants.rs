@@ -151,7 +151,7 @@ impl Scheduler {
         let Ok(asked) = self.schema.action(&route.platform) else { return false };
         let size_fits = match route.size {
             SizeClass::Exactly(size) => size == kind.size_class,
-            SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest => true,
+            SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_) => true,
         };
         size_fits
             && route.pool.as_ref().is_none_or(|p| *p == kind.pool)

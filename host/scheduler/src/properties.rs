@@ -4,6 +4,7 @@
 //! compares numbers and interned atoms only.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -61,6 +62,11 @@ pub struct Asked {
     pub demand: Amounts,
     /// Keys outside the schema that were dropped or wait for ever.
     pub unknown: Vec<Text>,
+    /// What it takes by measurement, where that is known: as much is set aside for it on its host instead of `demand`, and
+    /// no more than the host has in all. Which hosts it may go to follows from `demand`.
+    pub measured: Option<Amounts>,
+    /// How long it is expected to execute, where something is known. Of what arrives together the longest goes first.
+    pub expected: Option<Duration>,
 }
 
 /// A worker's properties, typed.

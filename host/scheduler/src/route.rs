@@ -34,6 +34,9 @@ pub enum SizeClass {
     Largest,
     /// Exactly this class (the `uint32` of Buildbarn's Synchronize).
     Exactly(u32),
+    /// The smallest class of those that are this or larger, or else the largest: what `Learned` comes to when something
+    /// is. So what was learned keeps no action from running.
+    AtLeast(u32),
 }
 
 /// Within what a group of exclusive actions is counted.

@@ -66,6 +66,7 @@ enum SizeClassForm {
     Smallest,
     Largest,
     Exactly(u32),
+    AtLeast(u32),
 }
 
 #[derive(Serialize, Deserialize)]

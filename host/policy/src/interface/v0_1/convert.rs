@@ -70,7 +70,7 @@ pub(super) fn names_in(state: &State, what: &str, list: Vec<String>) -> wasmtime
 
 pub(super) fn size_out(size: SizeClass) -> types::SizeClass {
     match size {
-        SizeClass::Learned => types::SizeClass::Learned,
+        SizeClass::Learned | SizeClass::AtLeast(_) => types::SizeClass::Learned,
         SizeClass::Smallest => types::SizeClass::Smallest,
         SizeClass::Largest => types::SizeClass::Largest,
         SizeClass::Exactly(class) => types::SizeClass::Exactly(class),
