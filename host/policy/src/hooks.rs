@@ -79,6 +79,9 @@ pub struct Completion {
     pub next: Next,
     /// Who decided so; `None` when everybody accepted.
     pub by: Option<Arc<PolicyId>>,
+    /// Who accepted and had edited the route in that call: it has seen to it that the result is one, so nobody else is to
+    /// have the action run again. Of several the last; `None` when nobody did.
+    pub accepted_by: Option<Arc<PolicyId>>,
     /// Number of the generation that was in force.
     pub generation: u64,
     /// What went wrong on the way, and what was done about it.

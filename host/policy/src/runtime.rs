@@ -342,13 +342,19 @@ impl Runtime {
         let chain = generation.chain(&facts.instance_name);
         let mut walk = self.walk(Hook::OnResult, chain, generation.number(), &facts.digest);
         let (record, before) = (self.recorder.is_some(), Arc::new(route));
-        let mut next = Next::Accept;
+        let (mut next, mut accepted_by) = (Next::Accept, None);
         for link in &chain.links {
             let canary = link.trial.as_ref().filter(|trial| trial.decides(facts));
             let mut call =
                 |instance: &mut Instance| instance.completed(facts, attempt, (*before).clone(), record);
-            next = match walk.ask(link, canary, &mut call, &|next: &Next| Answer::Next(next.clone())) {
-                Outcome::Answer(next) => next,
+            let show = |(next, _): &(Next, bool)| Answer::Next(next.clone());
+            next = match walk.ask(link, canary, &mut call, &show) {
+                Outcome::Answer((next, has_edited)) => {
+                    if has_edited {
+                        accepted_by = walk.steps.last().map(|step| step.policy.clone());
+                    }
+                    next
+                }
                 Outcome::Unchanged => Next::Accept,
                 Outcome::Refused(rejection) => Next::Fail(rejection),
             };
@@ -362,7 +368,7 @@ impl Runtime {
             let (facts, attempt) = (facts.clone(), attempt.clone());
             self.record(generation.number(), steps, || Question::Completed { facts, attempt, before });
         }
-        Completion { next, by, generation: generation.number(), failures }
+        Completion { next, by, accepted_by, generation: generation.number(), failures }
     }
 
     /// Asks in which order workers are to be tried. The first policy of the chain that names any decides.

@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) clock: f64,
     pub(crate) route: Route,
     pub(crate) terms: Terms,
+    /// The current call has edited the route, if only to what it was.
+    pub(crate) has_edited: bool,
     /// Notes that the current call may still add.
     pub(crate) notes_left: usize,
     /// What `configure` asked for; later the policy's answer, so that all instances see the same.
@@ -72,6 +74,7 @@ impl State {
             clock: 0.0,
             route: Route::default(),
             terms: Terms::default(),
+            has_edited: false,
             notes_left: 0,
             command_when: None,
             log_lines: 0,
@@ -87,6 +90,7 @@ impl State {
         self.limiter.forget();
         self.pending.clear();
         self.log_lines = 0;
+        self.has_edited = false;
         self.notes_left = self.limits.notes;
         self.clock = clock;
         self.now = now;
@@ -171,11 +175,16 @@ impl State {
         argument: Option<&str>,
     ) -> wasmtime::Result<&Route> {
         self.note_asked(function, argument, || None);
-        self.edit_route(function).map(|route| &*route)
+        self.route_now(function).map(|route| &*route)
     }
 
     /// The route of the current call, to be edited: what comes of it is recorded as a whole.
     pub(crate) fn edit_route(&mut self, function: &'static str) -> wasmtime::Result<&mut Route> {
+        self.has_edited = true;
+        self.route_now(function)
+    }
+
+    fn route_now(&mut self, function: &'static str) -> wasmtime::Result<&mut Route> {
         match &self.now {
             Now::Routing(_) | Now::Completing(_) => Ok(&mut self.route),
             _ => Err(self.misplaced(

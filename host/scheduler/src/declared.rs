@@ -36,7 +36,7 @@ impl DeclaredPool {
             && fits(&self.asks.demand, &offered.totals)
     }
 
-    fn could_run(&self, wanted: &Wanted<'_>) -> bool {
+    pub(crate) fn could_run(&self, wanted: &Wanted<'_>) -> bool {
         let prefix = self.instance_name_prefix.as_deref().unwrap_or_default();
         is_path_prefix(prefix, wanted.instance)
             && wanted.pool.is_none_or(|p| *p == self.name)

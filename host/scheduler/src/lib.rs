@@ -15,6 +15,7 @@
 //! | `queue`, `fairness` | in which order tasks wait, and invocations get workers |
 //! | `workers`, [`placement`] | who is there, what is free, who runs what |
 //! | [`candidates`] | hosts that a policy may put in order for an arriving task |
+//! | `larger` | whether there is a larger size class for what was too large |
 //! | `affinity` | tasks that wait a while for the host that last ran their key |
 //! | `choice` | which task is next for a worker |
 //! | [`task`], `timers` | tasks, operations, deadlines |
@@ -49,6 +50,7 @@ pub mod holds;
 pub mod ids;
 pub mod invariants;
 mod lanes;
+mod larger;
 mod lifecycle;
 pub mod metrics;
 pub mod placement;

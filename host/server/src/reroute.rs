@@ -95,7 +95,7 @@ async fn again(
         return;
     }
     let facts = attempts::with_attempts(&payload.facts, tried);
-    match router.route_aside(&Arc::new(routing::facts_again(&facts, trigger))).await {
+    match router.route_again(&Arc::new(routing::facts_again(&facts, trigger)), payload.enlarged).await {
         Ok(routed) => {
             let action = routing::routed_action(payload.action.clone(), &routed);
             let decision = with_history(&payload.shown.decision, routed.decision, tried);

@@ -1,6 +1,7 @@
 //! From a client's action to a route: facts, policy, property schema.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -149,6 +150,24 @@ impl Router {
         &self.aside
     }
 
+    /// Decides anew about an action that is queued, and that goes back to nothing that was too small for it (`enlarged`: as
+    /// in its payload).
+    ///
+    /// # Errors
+    /// As [`Router::route`].
+    pub async fn route_again(
+        self: &Arc<Self>,
+        facts: &Arc<ActionFacts>,
+        enlarged: Option<SizeClass>,
+    ) -> Result<Routed, Status> {
+        let routed = self.route_aside(facts).await?;
+        let Some(route) = enlarged.and_then(|to| self.enlarged(&routed.route, to, facts.timeout)) else {
+            return Ok(routed);
+        };
+        let timeout = route.timeout.unwrap_or(self.default_timeout);
+        Ok(Routed { route: Arc::new(route), timeout, ..routed })
+    }
+
     /// Decides about an action; see [`Aside`] for where.
     ///
     /// # Errors
@@ -174,15 +193,15 @@ impl Router {
             return Err(Status::new(rejection.code.grpc().into(), text));
         }
         let message = pack(&routing_decision(&decision));
-        self.typed(decision.route, &decision.policy, message)
+        self.typed(decision.route, &format_args!("policy {}", decision.policy), message)
     }
 
     /// What a decision comes to: its properties typed, and how long the action may execute.
     ///
     /// # Errors
-    /// What is wrong with it; the policy is named.
-    pub fn typed(&self, route: Arc<Route>, policy: &PolicyId, decision: Any) -> Result<Routed, Status> {
-        let by = |what: String| Status::failed_precondition(format!("{what} (routed by policy {policy})"));
+    /// What is wrong with it, and who routed by it.
+    pub fn typed(&self, route: Arc<Route>, routed_by: &dyn Display, decision: Any) -> Result<Routed, Status> {
+        let by = |what: String| Status::failed_precondition(format!("{what} (routed by {routed_by})"));
         if let Some(what) = not_served(&route) {
             return Err(by(what.to_owned()));
         }
@@ -196,6 +215,20 @@ impl Router {
             None => self.default_timeout,
         };
         Ok(Routed { route, asked, timeout, decision })
+    }
+
+    /// The same route for an action that runs again on a larger size class; `None` where its size is not for others to
+    /// change. Its time limit is then its own at least, whatever a policy allows it on smaller ones.
+    pub fn enlarged(&self, route: &Route, to: SizeClass, own_timeout: Option<Duration>) -> Option<Route> {
+        let size = match (route.size, to) {
+            (SizeClass::Largest | SizeClass::Exactly(_), _) => return None,
+            (SizeClass::AtLeast(one), SizeClass::AtLeast(two)) => SizeClass::AtLeast(one.max(two)),
+            (SizeClass::Learned | SizeClass::Smallest | SizeClass::AtLeast(_), to) => to,
+        };
+        let or_default = |timeout: Option<Duration>| timeout.unwrap_or(self.default_timeout);
+        let is_short = or_default(route.timeout) < or_default(own_timeout);
+        let timeout = if is_short { own_timeout } else { route.timeout };
+        Some(Route { size, timeout, ..route.clone() })
     }
 
     fn warn_of_unknown(&self, asked: &Asked) {

@@ -20,6 +20,7 @@ mod refusals;
 mod remote_storage;
 mod services;
 mod side_port;
+mod sizes;
 mod stopping;
 mod support;
 mod workers;

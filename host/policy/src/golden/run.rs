@@ -101,7 +101,7 @@ fn completed(instance: &mut Instance, case: &Case) -> Result<Called<Answer>, Fai
     let Some(attempt) = &case.attempt else {
         return Err(Failure::new(FailureKind::Start, "the case has no attempt"));
     };
-    Ok(instance.completed(&facts, attempt, route, false)?.map(Answer::Next))
+    Ok(instance.completed(&facts, attempt, route, false)?.map(|(next, _)| Answer::Next(next)))
 }
 
 impl Case {

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checked::{
-    ActionCache, Config, EmbeddedStorage, HostKey, Matching, PropertyType, Services, UnknownProperty, Values,
+    ActionCache, Config, EmbeddedStorage, HostKey, Matching, PropertyType, Services, Sizes, TooSmall,
+    UnknownProperty, Values,
 };
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
@@ -130,6 +131,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         timers: checker.timers(&raw.timers),
         max_attempts,
         attempts: checker.attempts(&raw.attempts, max_attempts),
+        sizes: Sizes { rerun: raw.sizes.rerun.unwrap_or_else(|| vec![TooSmall::Killed, TooSmall::TimedOut]) },
         // 0 is allowed: no host is ever in quarantine then.
         quarantine_after: raw.quarantine_after.unwrap_or(5),
         placement: raw.placement.unwrap_or_default(),

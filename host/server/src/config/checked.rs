@@ -85,6 +85,8 @@ pub struct Values {
     pub max_attempts: u32,
     /// `attempts`: the same for each thing that may go wrong.
     pub attempts: Attempts,
+    /// `sizes`: what is made of size classes.
+    pub sizes: Sizes,
     /// `quarantine_after`: a host where so many different actions fail one after the other is in quarantine: it gets
     /// nothing for `timers.quarantine`, then one action to try it out. Default 5; 0 is never.
     pub quarantine_after: u32,
@@ -335,6 +337,26 @@ pub struct Attempts {
     /// `exhausted_forgiven`: how often it may meet a worker that is out of resources at no cost; after that each time
     /// counts as `reported`. Default 10; 0 counts from the first.
     pub exhausted_forgiven_max: u32,
+}
+
+/// `sizes`: what is made of the size classes of workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// `rerun`: results that show a machine to be too small. Such an action runs again, by itself, on a larger size class if
+    /// there is one for it, and its result is that of the last attempt; `max_attempts` bounds them. Policies come first:
+    /// what `on-result` says stands, and so does a route for the largest class or an exact one. Default `["killed",
+    /// "timed-out"]`; `[]` is never. Take `timed-out` out where actions that hang are more common than small machines.
+    pub rerun: Vec<TooSmall>,
+}
+
+/// A result that may be the machine's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TooSmall {
+    /// SIGKILL, or exit code 137, which is how shells tell of it: the kernel ends so what uses up the memory.
+    Killed,
+    /// The action's time limit passed.
+    TimedOut,
 }
 
 /// Where the values of one platform property of the bundled worker come from.

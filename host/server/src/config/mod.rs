@@ -26,7 +26,8 @@ mod units;
 
 pub use checked::{
     ActionCache, Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement,
-    PlatformValues, Policy, Pool, PropertyType, RemoteStorage, Services, Timers, UnknownProperty, Values,
+    PlatformValues, Policy, Pool, PropertyType, RemoteStorage, Services, Sizes, Timers, TooSmall,
+    UnknownProperty, Values,
 };
 pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation};
 pub use decision_log::DecisionLog;

@@ -4,7 +4,7 @@ use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, RemoteStor
 use super::checked_policy::{NewVersions, Policy, PolicyLink};
 use super::raw::{
     Raw, RawActionCache, RawAttempts, RawEmbedded, RawHttp, RawLimits, RawPlatformValues, RawPool, RawRemote,
-    RawStorage, RawTimers, RawWorker,
+    RawSizes, RawStorage, RawTimers, RawWorker,
 };
 use super::raw_policy::{RawLink, RawPolicy, RawProbation};
 use super::units::{RawDuration, RawSize};
@@ -44,6 +44,7 @@ fn spell_out(values: &Values) -> Raw {
         timers: timers(values),
         max_attempts: Some(values.max_attempts),
         attempts: attempts(values),
+        sizes: RawSizes { rerun: Some(values.sizes.rerun.clone()) },
         quarantine_after: Some(values.quarantine_after),
         placement: Some(values.placement),
         priority_step: Some(RawDuration(values.priority_step)),

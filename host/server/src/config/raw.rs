@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::checked::{Matching, Placement, PropertyType, Services, UnknownProperty};
+use super::checked::{Matching, Placement, PropertyType, Services, TooSmall, UnknownProperty};
 use super::decision_log::RawDecisionLog;
 use super::http::HttpListen;
 pub(super) use super::raw_platform::RawPlatformValues;
@@ -36,6 +36,7 @@ pub(super) struct Raw {
     pub(super) timers: RawTimers,
     pub(super) max_attempts: Option<u32>,
     pub(super) attempts: RawAttempts,
+    pub(super) sizes: RawSizes,
     pub(super) quarantine_after: Option<u32>,
     pub(super) placement: Option<Placement>,
     pub(super) priority_step: Option<RawDuration>,
@@ -133,6 +134,12 @@ pub(super) struct RawAttempts {
     pub(super) given_back: Option<u32>,
     pub(super) reported: Option<u32>,
     pub(super) exhausted_forgiven: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object: { rerun: [\"killed\", …] }")]
+pub(super) struct RawSizes {
+    pub(super) rerun: Option<Vec<TooSmall>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

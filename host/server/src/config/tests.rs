@@ -45,6 +45,7 @@ fn every_key_is_read() {
         pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4 }],
         max_attempts: 5, placement: "best_fit",
         attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0,
+        sizes: { rerun: ["timed-out"] },
         priority_step: "1m", worker_match_logging_interval_s: -1,
         supported_platform_properties: { a: "exact", b: "minimum", "c d": "priority", e: "ignore" },
         storage: { embedded: { max_size: "1GiB", action_cache_entries: 5, small_blob_cache: "1kB" } },
@@ -79,6 +80,7 @@ fn every_key_is_read() {
         (1, 2, 5)
     );
     assert_eq!((config.attempts.exhausted_forgiven_max, config.quarantine_after), (0, 0));
+    assert_eq!(config.sizes.rerun, [TooSmall::TimedOut]);
     let [pool] = &*config.pools else { panic!("{:?}", config.pools) };
     assert_eq!(
         (pool.name.as_str(), &*pool.platform["a"], &*pool.platform["b"]),
@@ -129,6 +131,7 @@ fn what_is_printed_says_the_same_when_read() {
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
         "{pools: [{name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}, {name: 'a'}]}",
         "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0}",
+        "{sizes: {rerun: []}}",
     ] {
         let config = Config::parse(text, "/etc/p.json5").unwrap();
         let printed = config.to_json().to_string();

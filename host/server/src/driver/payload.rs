@@ -10,6 +10,7 @@ use pointsman_proto::rev2::{
 };
 use pointsman_proto::{pack, rpc};
 use pointsman_scheduler::effect::OperationStage;
+use pointsman_scheduler::route::SizeClass;
 use prost_types::{Any, Timestamp};
 
 use super::CacheLook;
@@ -30,6 +31,8 @@ pub struct Payload {
     pub trace_context: Option<Box<TraceContext>>,
     /// Whether the action cache may still answer it.
     pub cache_look: CacheLook,
+    /// What the scheduler has it run on, as smaller classes were too small for it.
+    pub enlarged: Option<SizeClass>,
     /// What the policy was told.
     pub facts: Arc<ActionFacts>,
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use pointsman_proto::rev2;
 use pointsman_scheduler::event::{Event, Poll, Report, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::{ActionDigest, PollId, TaskId};
-use pointsman_scheduler::route::Route;
+use pointsman_scheduler::properties::Asked;
+use pointsman_scheduler::route::{Route, SizeClass};
 use pointsman_scheduler::task::Attempt;
 use tokio::sync::oneshot;
 
@@ -47,7 +48,7 @@ pub struct WorkerCall {
     pub report: Report,
     /// The result, if it has one.
     pub response: Option<rev2::ExecuteResponse>,
-    /// What the result's action is to run as, if the report is that a policy wants that.
+    /// What the result's action is to run as, if the report is that it is not taken.
     pub rerun: Option<Box<Rerun>>,
     /// It wants no more work.
     pub prefer_idle: bool,
@@ -137,6 +138,17 @@ impl Driver {
         core.scheduler.spec_of(worker).cloned()
     }
 
+    /// The size by which an action gets to a larger class than `than`; see [`Scheduler::larger_than`].
+    pub fn larger_than(
+        &self,
+        than: u32,
+        instance: &Arc<str>,
+        route: &Route,
+        asked: &Asked,
+    ) -> Option<SizeClass> {
+        self.lock().scheduler.larger_than(than, instance, route, asked)
+    }
+
     /// What a worker has been given and has not answered for, if that is the action of this digest.
     pub fn given_to(&self, worker: &str, digest: &ActionDigest) -> Option<Given> {
         let core = self.lock();
@@ -156,7 +168,7 @@ impl Driver {
 }
 
 impl Core {
-    /// A worker still has what a policy has decided about: others may have spoken for it in between.
+    /// A worker still has what has been decided about: others may have spoken for it in between.
     fn is_still_on(&self, worker: &str, rerun: &Rerun) -> bool {
         let task = self.scheduler.task_on(worker).filter(|task| *task == rerun.task);
         let task = task.and_then(|task| self.scheduler.task(task));

@@ -85,7 +85,7 @@ const ENDED: Family = Family::counter(
 .ask("increase(pointsman_actions_ended_total{end=~\"gave_up|unschedulable\"}[10m]) > 0");
 const RETRIES: Family = Family::counter(
     "action_retries",
-    "How often actions went back into the queue: worker lost, given_back, reported (a failure of the worker's own), run_again (by a policy), undelivered, exhausted (worker out of resources).",
+    "How often actions went back into the queue: worker lost, given_back, reported (a failure of the worker's own), run_again (by a policy, or on a larger size class), undelivered, exhausted (worker out of resources).",
 )
 .by(&["cause"])
 .ask("sum by (cause) (rate(pointsman_action_retries_total[5m]))");

@@ -1,11 +1,12 @@
-//! What policies make of results: take them, have the action run again, or end it with a word of their own.
+//! What becomes of results: they are taken, or the action runs again, or it ends with a policy's words.
 //!
-//! They are asked by the worker's own call, before anything is written or told, and outside the lock. What infrastructure
-//! fails at is the scheduler's to repeat, and no policy is asked.
+//! Policies are asked first, then the scheduler's own rule ([`too_small`](super::too_small)): by the worker's own call,
+//! before anything is written or told, and outside the lock. What infrastructure fails at is the scheduler's to repeat, and
+//! nobody is asked.
 
 use std::sync::Arc;
 
-use pointsman_policy::{Attempt, Completion, Hook, Next, Outcome, PolicyId, Rejection, Runtime};
+use pointsman_policy::{ActionFacts, Attempt, Completion, Hook, Next, Outcome, PolicyId, Rejection, Runtime};
 use pointsman_proto::rev2::ExecuteResponse;
 use pointsman_proto::v1::routing_decision::RunAgain;
 use pointsman_proto::{pack, rpc, unpack, v1};
@@ -13,16 +14,40 @@ use pointsman_scheduler::event::{Again, Report, Verdict};
 use pointsman_scheduler::route::Route;
 use tonic::Status;
 
+use super::too_small::{self, Rule};
 use crate::attempts;
+use crate::config::TooSmall;
 use crate::driver::{CacheLook, Driver, Given, Payload, Rerun, Shown, WorkerCall, failed};
-use crate::routing::{self, Router};
+use crate::routing::{self, Routed, Router};
 
-/// Asks policies about results.
+/// Decides about results.
 pub(super) struct Judge {
     driver: Arc<Driver>,
     policies: Arc<Runtime>,
     router: Arc<Router>,
+    rule: Rule,
     max_attempts: usize,
+}
+
+/// What policies say of a result.
+enum Said {
+    /// Nothing, so that the rule may have it run again.
+    Nothing,
+    /// It is one.
+    Take,
+    /// The action runs again by this route.
+    Again(Box<Route>, By),
+    /// It ends with this.
+    Fail(Rejection, Arc<PolicyId>),
+}
+
+/// Who has an action run again.
+#[derive(Clone)]
+enum By {
+    /// A policy, of that generation.
+    Policy(Arc<PolicyId>, u64),
+    /// The scheduler's own rule.
+    Rule,
 }
 
 impl Judge {
@@ -30,9 +55,11 @@ impl Judge {
         driver: Arc<Driver>,
         policies: Arc<Runtime>,
         router: Arc<Router>,
+        rerun: Vec<TooSmall>,
         max_attempts: usize,
     ) -> Self {
-        Self { driver, policies, router, max_attempts }
+        let rule = Rule { driver: driver.clone(), router: router.clone(), rerun };
+        Self { driver, policies, router, rule, max_attempts }
     }
 
     /// Judges where that keeps nobody waiting.
@@ -55,94 +82,139 @@ impl Judge {
         judged.await.ok_or_else(|| Status::internal("the thread that asked the policies ended; see the log"))
     }
 
-    /// Lets the policies of its instance name decide about the result that a call brings, if one of them wants to, and if
-    /// it is the result of what the worker was given.
+    /// Decides about the result that a call brings, if it is the result of what the worker was given.
     pub(super) fn judge(&self, call: &mut WorkerCall) {
         let Report::Completed(digest, Verdict::Answer) = &call.report else { return };
-        if !self.policies.has_hook_anywhere(Hook::OnResult) {
+        let Some(response) = &mut call.response else { return };
+        if !self.policies.has_hook_anywhere(Hook::OnResult) && !self.rule.looks_at(response) {
             return;
         }
         let Some(given) = self.driver.given_to(&call.worker, digest) else { return };
-        let Some(response) = &mut call.response else { return };
-        if !self.policies.has_hook(&given.payload.instance_name, Hook::OnResult) {
-            return;
-        }
+        let attempt = attempts::ended(response, &given);
         let facts = routing::facts_now(&attempts::with_attempts(&given.payload.facts, &given.attempts));
         let facts = Arc::new(facts);
-        let attempt = attempts::ended(response, &given);
-        let Completion { next, by, failures, generation } =
-            self.policies.completed(&facts, &attempt, (*given.route).clone());
-        for failure in failures {
-            tracing::warn!(action = &*facts.digest, failure, "a policy failed at a result");
-        }
-        let Some(by) = by else { return };
-        match next {
-            Next::Accept => {}
-            Next::Fail(rejection) => *response = refused(response, &by, &rejection, &given, &attempt),
-            Next::Again(_) if given.attempts.len() + 1 >= self.max_attempts => {
-                let text = format!(
-                    "policy {by} asked for another attempt; this was the last of {} that max_attempts allows",
-                    self.max_attempts
-                );
-                tracing::info!(action = &*facts.digest, "{text}");
-                if response.message.is_empty() {
-                    response.message = text;
-                }
+        let (route, by) = match self.policies_say(&facts, &attempt, &given) {
+            Said::Again(route, by) => (*route, by),
+            Said::Take => return,
+            Said::Fail(rejection, by) => {
+                *response = refused(response, &by, &rejection, &given, &attempt);
+                return;
             }
-            Next::Again(route) => {
-                let mut facts = Arc::unwrap_or_clone(facts);
-                facts.attempts.push(attempt);
-                let given = (&given, Arc::new(facts));
-                let Some((again, rerun)) = self.again(given, route, (&by, generation)) else { return };
+            Said::Nothing => match self.rule.route(&given, &attempt) {
+                Some(route) => (route, By::Rule),
+                None => return,
+            },
+        };
+        match self.routed_again(&given, &attempt, route, &by) {
+            Ok(routed) => {
+                let (again, rerun) = again(&given, facts, attempt, routed, &by);
                 call.report = Report::Completed(digest.clone(), Verdict::Again(Box::new(again)));
                 call.rerun = Some(Box::new(rerun));
             }
+            Err(Some(why)) => {
+                tracing::info!(action = &*facts.digest, "{why}");
+                // Workers put links there.
+                let separator = if response.message.is_empty() { "" } else { "\n" };
+                response.message = format!("{}{separator}{why}", response.message);
+            }
+            Err(None) => {}
         }
     }
 
-    /// The action as it runs again; `None`: not by such a route, so its result is the answer.
-    fn again(
+    fn policies_say(&self, facts: &Arc<ActionFacts>, attempt: &Attempt, given: &Given) -> Said {
+        if !self.policies.has_hook(&given.payload.instance_name, Hook::OnResult) {
+            return Said::Nothing;
+        }
+        let Completion { next, by, accepted_by, failures, generation } =
+            self.policies.completed(facts, attempt, (*given.route).clone());
+        for failure in failures {
+            tracing::warn!(action = &*facts.digest, failure, "a policy failed at a result");
+        }
+        match (next, by) {
+            (Next::Again(route), Some(by)) => Said::Again(Box::new(route), By::Policy(by, generation)),
+            (Next::Fail(rejection), Some(by)) => Said::Fail(rejection, by),
+            _ if accepted_by.is_some() => Said::Take,
+            _ => Said::Nothing,
+        }
+    }
+
+    /// The action as it is routed for another attempt. An error is why there is none, if the client is to be told.
+    fn routed_again(
         &self,
-        (given, facts): (&Given, Arc<pointsman_policy::ActionFacts>),
+        given: &Given,
+        attempt: &Attempt,
         route: Route,
-        (by, generation): (&PolicyId, u64),
-    ) -> Option<(Again, Rerun)> {
-        let attempt = facts.attempts.last()?;
-        let how = how(attempt);
-        let decision = pack(&decided(given, &route, (by, generation), attempt));
-        let routed = match self.router.typed(Arc::new(route), by, decision) {
-            Ok(routed) => routed,
-            Err(status) => {
-                let why = status.message();
-                tracing::warn!(
-                    action = &*facts.digest,
-                    "an action is not run again, as it can't be by the route for that: {why}"
-                );
-                return None;
+        by: &By,
+    ) -> Result<Routed, Option<String>> {
+        let is_last = given.attempts.len() + 1 >= self.max_attempts;
+        let last = || format!("this was the last of {} that max_attempts allows", self.max_attempts);
+        if let By::Policy(policy, _) = by
+            && is_last
+        {
+            return Err(Some(format!("policy {policy} asked for another attempt; {}", last())));
+        }
+        let decision = pack(&decided(given, &route, by, attempt));
+        let routed = match by {
+            By::Policy(policy, _) => {
+                self.router.typed(Arc::new(route), &format_args!("policy {policy}"), decision)
             }
+            By::Rule => self.router.typed(Arc::new(route), &"the rule sizes.rerun", decision),
         };
-        tracing::info!(
-            action = &*facts.digest,
-            host = &*given.host,
-            "{how}: policy {by} asked for another attempt"
-        );
-        let cause = format!("{how}, and policy {by} asked for another attempt").into();
-        let old = &*given.payload;
-        let payload = Payload {
-            action: routing::routed_action(old.action.clone(), &routed),
-            shown: Arc::new(Shown { decision: routed.decision, ..(*old.shown).clone() }),
-            // It may have the result that was not taken.
-            cache_look: CacheLook::forbidden(),
-            facts,
-            ..old.clone()
-        };
-        let rerun = Rerun { task: given.task, attempts: given.attempts.len(), payload };
-        Some((Again { route: routed.route, asked: routed.asked, cause }, rerun))
+        let routed = routed.map_err(|status| {
+            let (action, why) = (&*given.payload.facts.digest, status.message());
+            tracing::warn!(action, "an action is not run again, as it can't be by the route for that: {why}");
+            None
+        })?;
+        if matches!(by, By::Policy(..)) {
+            return Ok(routed);
+        }
+        let routed = self.rule.larger(given, routed).ok_or_else(|| {
+            // Of a first attempt there is nothing more to say than its result does.
+            let is_first = given.attempts.is_empty();
+            (!is_first).then(|| too_small::why_not(given, attempt, "and there is no larger one for it"))
+        })?;
+        if is_last {
+            let why = format!("and there is a larger one, but {}", last());
+            return Err(Some(too_small::why_not(given, attempt, &why)));
+        }
+        Ok(routed)
     }
 }
 
+/// The action as it runs again.
+fn again(
+    given: &Given,
+    mut facts: Arc<ActionFacts>,
+    attempt: Attempt,
+    routed: Routed,
+    by: &By,
+) -> (Again, Rerun) {
+    let cause = match by {
+        By::Policy(policy, _) => format!("{}, and policy {policy} asked for another attempt", how(&attempt)),
+        By::Rule => too_small::cause(&attempt),
+    };
+    tracing::info!(action = &*facts.digest, host = &*given.host, "{cause}");
+    let old = &*given.payload;
+    let enlarged = match by {
+        By::Policy(..) => old.enlarged,
+        By::Rule => Some(routed.route.size),
+    };
+    Arc::make_mut(&mut facts).attempts.push(attempt);
+    let payload = Payload {
+        action: routing::routed_action(old.action.clone(), &routed),
+        shown: Arc::new(Shown { decision: routed.decision, ..(*old.shown).clone() }),
+        // It may have the result that was not taken.
+        cache_look: CacheLook::forbidden(),
+        enlarged,
+        facts,
+        ..old.clone()
+    };
+    let rerun = Rerun { task: given.task, attempts: given.attempts.len(), payload };
+    (Again { route: routed.route, asked: routed.asked, cause: cause.into() }, rerun)
+}
+
 /// How an attempt with a result ended.
-fn how(attempt: &Attempt) -> String {
+pub(super) fn how(attempt: &Attempt) -> String {
     let signal = attempt.signal.as_ref().map(|s| format!(", signal {s}")).unwrap_or_default();
     match attempt.outcome {
         Outcome::Succeeded => "it succeeded".to_owned(),
@@ -172,23 +244,25 @@ fn refused(
 }
 
 /// What is shown of an action that runs again: who decided so, by which route, and what became of the attempts before.
-fn decided(
-    given: &Given,
-    route: &Route,
-    (by, generation): (&PolicyId, u64),
-    attempt: &Attempt,
-) -> v1::RoutingDecision {
+fn decided(given: &Given, route: &Route, by: &By, attempt: &Attempt) -> v1::RoutingDecision {
     // Whoever made the old one packed it as what it is.
-    let old: v1::RoutingDecision = unpack(&given.payload.shown.decision).unwrap_or_default();
-    let mut run_again = old.run_again;
-    run_again.push(RunAgain {
+    let mut old: v1::RoutingDecision = unpack(&given.payload.shown.decision).unwrap_or_default();
+    let mut this = RunAgain {
         attempt: u32::try_from(given.attempts.len() + 1).unwrap_or(u32::MAX),
         host: attempt.worker.to_string(),
         outcome: attempts::name(attempt.outcome).to_owned(),
         exit_code: attempt.exit_code,
-        policy_name: by.name.to_string(),
-        policy_version: by.version.to_string(),
-        policy_digest: by.digest_hex.to_string(),
-    });
-    v1::RoutingDecision { run_again, ..routing::message(route, by, generation) }
+        size_class: attempt.size_class,
+        ..RunAgain::default()
+    };
+    if let By::Policy(policy, generation) = by {
+        this.policy_name = policy.name.to_string();
+        this.policy_version = policy.version.to_string();
+        this.policy_digest = policy.digest_hex.to_string();
+        let run_again = std::mem::take(&mut old.run_again);
+        old = v1::RoutingDecision { run_again, ..routing::message(route, policy, *generation) };
+    }
+    // The rule changes nothing that is shown: the route is still its policy's.
+    old.run_again.push(this);
+    old
 }

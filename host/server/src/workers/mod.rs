@@ -7,3 +7,4 @@ mod report;
 mod results;
 pub mod status_table;
 pub mod synchronize;
+mod too_small;

@@ -46,8 +46,8 @@ impl SynchronizeService {
     ) -> Self {
         let (schema, host_key) = (driver.schema().clone(), config.host_key.clone());
         let workers = Workers::new(schema, pools, policies.clone(), refused, host_key);
-        let judge = Judge::new(driver.clone(), policies, router, config.max_attempts as usize);
-        let judge = Arc::new(judge);
+        let (rerun, max_attempts) = (config.sizes.rerun.clone(), config.max_attempts as usize);
+        let judge = Arc::new(Judge::new(driver.clone(), policies, router, rerun, max_attempts));
         let results = Results::new(driver.clone(), storage, config.action_cache);
         let idle_poll_max = config.timers.idle_poll;
         Self { inner: Arc::new(Inner { driver, workers, judge, results, idle_poll_max }) }

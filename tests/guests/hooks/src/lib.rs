@@ -2,9 +2,9 @@
 //!
 //! | Hook | What it goes by |
 //! | --- | --- |
-//! | `on-action` | the property `hooks-rank` (so many candidates); `hooks-retry-pool`: the pool after an attempt has failed |
+//! | `on-action` | properties: `hooks-rank` (so many candidates), `hooks-size` (exactly), `hooks-timeout-ms`, `hooks-retry-pool` (the pool after an attempt has failed) |
 //! | `on-worker` | entries of the worker's id: `refuse`, `set` (`key=value`), `pool`, `inflight`, `strategies`, `exclusive` |
-//! | `on-result` | the exit code: see [`completed`]; the property `hooks-distrust`: not the first result, in the pool `big` |
+//! | `on-result` | the exit code: see [`completed`]; properties: `hooks-distrust` (not the first result, in the pool `big`), `hooks-accept` (with a note) |
 //! | `on-assignment` | the other way round |
 //!
 //! In the configuration `pool` is the pool of workers that don't name one, and `refuse` why all are turned away.
@@ -23,7 +23,7 @@ use std::cell::OnceCell;
 use bindings::exports::pointsman::policy::on_assignment::Choice;
 use bindings::exports::pointsman::policy::on_result::Next;
 use bindings::exports::pointsman::policy::{lifecycle, on_action, on_assignment, on_result, on_worker};
-use bindings::pointsman::policy::types::{Attempt, Candidate, Code, Outcome, Rejection, Trigger};
+use bindings::pointsman::policy::types::{Attempt, Candidate, Code, Outcome, Rejection, SizeClass, Trigger};
 use bindings::pointsman::policy::{action, route, terms, worker};
 
 thread_local! {
@@ -46,9 +46,16 @@ impl lifecycle::Guest for Hooks {
 impl on_action::Guest for Hooks {
     fn route_action() -> Result<(), Rejection> {
         route::remove_property("hooks-distrust");
+        route::remove_property("hooks-accept");
         let take = |name| route::platform_value(name).inspect(|_| route::remove_property(name));
         if let Some(n) = take("hooks-rank").and_then(|n| n.parse().ok()) {
             route::rank_candidates(n);
+        }
+        if let Some(class) = take("hooks-size").and_then(|class| class.parse().ok()) {
+            route::set_size(SizeClass::Exactly(class));
+        }
+        if let Some(timeout) = take("hooks-timeout-ms").and_then(|ms| ms.parse().ok()) {
+            route::set_timeout_ms(timeout);
         }
         if let Some(pool) = take("hooks-retry-pool")
             && action::cause() == Trigger::Retried
@@ -103,6 +110,10 @@ impl on_result::Guest for Hooks {
         if before == 0 && action::platform_value("hooks-distrust").is_some() {
             route::set_pool(Some("big"));
             return Next::Again;
+        }
+        if action::platform_value("hooks-accept").is_some() {
+            route::note("as it is");
+            return Next::Accept;
         }
         completed(&attempt, before)
     }

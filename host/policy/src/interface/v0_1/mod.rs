@@ -250,23 +250,24 @@ impl Instance {
         })
     }
 
-    /// Asks about an attempt that has ended.
+    /// Asks about an attempt that has ended. What comes with the answer: it has edited the route.
     pub(crate) fn completed(
         &mut self,
         facts: &Arc<ActionFacts>,
         attempt: &Attempt,
         route: Route,
         record: bool,
-    ) -> Result<Called<Next>, Failure> {
+    ) -> Result<Called<(Next, bool)>, Failure> {
         self.store.data_mut().route = route;
         let now = Now::Completing(facts.clone());
         self.call(now, facts.now_unix_seconds, record, |store, guests| {
-            let Some(guest) = &guests.on_result else { return Ok(Next::Accept) };
-            Ok(match guest.call_completed(&mut *store, &convert::attempt_out(attempt))? {
+            let Some(guest) = &guests.on_result else { return Ok((Next::Accept, false)) };
+            let next = match guest.call_completed(&mut *store, &convert::attempt_out(attempt))? {
                 on_result::Next::Accept => Next::Accept,
                 on_result::Next::Again => Next::Again(take_route(store)),
                 on_result::Next::Fail(rejection) => Next::Fail(convert::rejection(store.data(), rejection)?),
-            })
+            };
+            Ok((next, store.data().has_edited))
         })
     }
 
