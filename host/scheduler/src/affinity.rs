@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::effect::Output;
 use crate::ids::{HostId, Map, TaskId, Text};
 use crate::lanes::LaneKey;
+use crate::metrics::Claim;
 use crate::placement::Caller;
 use crate::scheduler::Scheduler;
 use crate::time::Time;
@@ -58,7 +59,7 @@ impl Scheduler {
     }
 
     fn would_serve(&self, host: &Host, lane: &LaneKey) -> bool {
-        let demand = &self.index.demands[lane.demand].amounts;
+        let demand = &self.index.demands[lane.demand];
         let mut kinds = host.kinds().filter(|k| lane.eligible.contains(&self.index.kinds[*k].shape));
         kinds.any(|k| host.serves(k, demand))
     }
@@ -86,8 +87,9 @@ impl Scheduler {
         true
     }
 
-    /// A task that is in no queue any more waits for no host.
+    /// A task that is in no queue any more waits for no host, and none is kept free for it.
     pub(crate) fn end_aside(&mut self, id: TaskId) {
+        self.end_claim(id, Claim::Dropped);
         let task = &mut self.tasks[id];
         if task.aside_until.take().is_some() {
             self.timers.disarm(Subject::Task(id), &mut task.armed);
@@ -96,12 +98,19 @@ impl Scheduler {
         }
     }
 
-    /// A task that waits in a side queue goes back among all others, with the key it came with.
+    /// A task that waits in a side queue goes back among all others, with the key it came with. If a host is kept free for it,
+    /// that is another now, should there be one.
     pub(crate) fn return_from_aside(&mut self, id: TaskId, out: &mut Output) {
         self.dequeue(id);
+        let (has_claim, host) = (self.tasks[id].has_claim, self.claimed_by(id));
+        self.end_claim(id, Claim::Moved);
         self.end_aside(id);
+        if has_claim && self.claim_another(id, host) {
+            return self.enqueue(id);
+        }
         self.enqueue(id);
         self.let_choose(id, out);
+        self.note_exclusive(id);
     }
 
     /// A task waits in the side queue of a host that wouldn't take it any more.
@@ -133,7 +142,8 @@ impl Scheduler {
         }
     }
 
-    /// The host that a queued task waits for because it last ran the task's affinity key, and until when at most.
+    /// The host that a queued task waits for, because it last ran the task's affinity key or is kept free for the task, and until
+    /// when at most.
     pub fn waits_for(&self, id: TaskId) -> Option<(&Text, Time)> {
         let task = self.tasks.get(id)?;
         Some((self.index.classes[task.class].key.only.as_ref()?, task.aside_until?))
@@ -147,7 +157,7 @@ impl Scheduler {
             }
             let Some(host) = &class.key.only else { continue };
             let host = self.fleet.host_by_key.get(host).map(|id| &self.fleet.hosts[*id]);
-            let demand = &self.index.demands[class.key.demand].amounts;
+            let demand = &self.index.demands[class.key.demand];
             // Workers with a longer prefix may have come: then it waits in vain until its time is up.
             if !task.is_queued() || host.is_none_or(|h| !h.kinds().any(|k| h.serves(k, demand))) {
                 return Err(format!("task {} waits for a host in vain", task.sequence));

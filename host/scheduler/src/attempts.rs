@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::clients::whole_seconds;
 use crate::effect::Output;
 use crate::event::Again;
 use crate::health::doubled;
@@ -161,6 +162,7 @@ impl Scheduler {
         let class = self.class(&instance, route, asked).ok()?;
         self.note_attempt(id, tried, Failure::RunAgain, cause.clone());
         self.tally.retried(Retry::Failed(Failure::RunAgain));
+        self.tasks[id].expected_s = whole_seconds(asked.expected);
         self.adopt(id, class, route.clone());
         self.requeue(id, None, out)
     }

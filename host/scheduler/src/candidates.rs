@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::classes::Demand;
 use crate::explain::obstacle_of;
 use crate::ids::{ActionDigest, HostId, KindId, ShapeId, TaskId, Text};
 use crate::placement::{Caller, FITTING_MAX};
 use crate::properties::Asked;
-use crate::route::Route;
+use crate::route::{Exclusivity, Route};
 use crate::scheduler::Scheduler;
 use crate::sharing::ShareKey;
 use crate::workers::{Open, fits};
@@ -66,22 +67,23 @@ impl Scheduler {
             return Vec::new();
         }
         let eligible = self.eligible_for(instance, route, asked);
+        let demand = Demand::new(asked);
         let affine = route.affinity.as_ref().and_then(|a| self.last_hosts.get(&a.key));
         let affine = affine.and_then(|key| self.fleet.host_by_key.get(key).copied());
         let mut found = Vec::with_capacity(at_most);
         if let Some(id) = affine {
             let host = &self.fleet.hosts[id];
-            if host.has_room_for(&asked.demand) && !host.running.contains(digest) {
+            if host.has_room_for(&demand, &route.exclusivity, self.now) && !host.running.contains(digest) {
                 found.extend(self.candidate_on(id, &eligible, true));
             }
             let waits = route.affinity.as_ref().is_some_and(|a| !a.wait.is_zero());
-            let serves = |k| self.may_serve(&eligible, k) && host.serves(k, &asked.demand);
+            let serves = |k| self.may_serve(&eligible, k) && host.serves(k, &demand);
             if found.is_empty() && waits && host.kinds().any(serves) {
                 return found;
             }
         }
         let first = found.first().map(|c: &CandidateView| c.host);
-        for host in self.open_hosts(digest, asked, &eligible, at_most) {
+        for host in self.open_hosts(digest, &demand, &route.exclusivity, &eligible, at_most) {
             if found.len() < at_most && Some(host) != first {
                 found.extend(self.candidate_on(host, &eligible, false));
             }
@@ -107,20 +109,24 @@ impl Scheduler {
     fn open_hosts(
         &self,
         digest: &ActionDigest,
-        asked: &Asked,
+        demand: &Demand,
+        exclusivity: &Exclusivity,
         eligible: &Eligible,
         at_most: usize,
     ) -> Vec<HostId> {
         let mut open: Vec<_> = Vec::new();
         for shape in &eligible.shapes {
-            let groups = self.fleet.open.get(shape).into_iter().flat_map(|g| g.range(asked.demand.clone()..));
-            let fitting = groups.filter(|(free, _)| fits(&asked.demand, free));
+            let groups = self.fleet.open.get(shape).into_iter().flat_map(|g| g.range(demand.least.clone()..));
+            let fitting = groups.filter(|(free, _)| fits(&demand.least, free));
             for (free, group) in fitting.take(FITTING_MAX) {
                 self.index.probe();
-                let merit = self.config.placement.merit(&asked.demand, free);
+                let merit = self.config.placement.merit(&demand.packed, free);
                 let takes = |o: &&Open| {
                     self.index.probe();
-                    self.may_serve(eligible, o.kind) && !self.fleet.hosts[o.host].running.contains(digest)
+                    let host = &self.fleet.hosts[o.host];
+                    self.may_serve(eligible, o.kind)
+                        && host.has_room_for(demand, exclusivity, self.now)
+                        && !host.running.contains(digest)
                 };
                 // One more, as the host of the affinity key may be among them.
                 let others = group.iter().take(LOOKED_AT).filter(takes).take(at_most + 1);
@@ -149,9 +155,10 @@ impl Scheduler {
         }
         // Shapes don't show what nobody has asked for yet.
         let prefix = self.index.longest_prefix(&asked.atoms, instance);
+        let size = self.index.meant_size(instance, route, asked, prefix.as_ref());
         let kinds = self.index.kinds.iter().filter(|(_, kind)| {
             self.index.probe();
-            obstacle_of(&kind.key, instance, route, asked, prefix.as_ref()).is_none()
+            obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), size).is_none()
         });
         let kinds: BTreeSet<KindId> = kinds.map(|(id, _)| id).collect();
         let mut shapes: SmallVec<[ShapeId; 4]> = kinds.iter().map(|k| self.index.kinds[*k].shape).collect();
@@ -178,11 +185,18 @@ impl Scheduler {
         let host = self.fleet.hosts.get(host)?;
         let task = &self.tasks[id];
         let lane = &self.index.lanes[self.index.classes[task.class].lane].key;
-        let demand = &self.index.demands[lane.demand].amounts;
-        if !host.has_room_for(demand) || host.running.contains(&task.digest) || self.avoids(lane, host) {
+        let demand = &self.index.demands[lane.demand];
+        if !host.has_room_for(demand, &lane.exclusivity, self.now)
+            || host.running.contains(&task.digest)
+            || self.avoids(lane, host)
+        {
             return None;
         }
-        let kinds = host.kinds().filter(|k| lane.eligible.contains(&self.index.kinds[*k].shape));
+        let takes = |shape: &ShapeId| {
+            let has_token = self.index.has_token(&lane.exclusivity, self.index.shapes[*shape].pool);
+            has_token && lane.eligible.contains(shape)
+        };
+        let kinds = host.kinds().filter(|k| takes(&self.index.kinds[*k].shape));
         let worker = { kinds }.find_map(|k| host.idle_of(k))?;
         Some((worker, self.fleet.stop_waiting(&self.index, worker)?))
     }

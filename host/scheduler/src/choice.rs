@@ -7,11 +7,10 @@ use smallvec::SmallVec;
 
 use crate::classes::Index;
 use crate::fairness::Rank;
-use crate::ids::{ActionDigest, InvocationId, LaneId, PoolId, Set, ShapeId, TaskId};
-use crate::properties::Amounts;
+use crate::ids::{ActionDigest, HostId, InvocationId, LaneId, PoolId, Set, ShapeId, TaskId};
 use crate::queue::{Entry, Queue};
 use crate::scheduler::Scheduler;
-use crate::workers::{Host, fits};
+use crate::workers::Host;
 
 /// What a choice is made from.
 struct Choice<'a> {
@@ -25,53 +24,91 @@ struct Choice<'a> {
 /// Lanes to choose from, with something below the invocation that is looked at.
 type Lanes<'a> = SmallVec<[(LaneId, &'a Queue); 8]>;
 
+/// What is next on a host.
+pub(crate) struct Next {
+    pub(crate) task: TaskId,
+    /// The shapes whose workers it is for.
+    pub(crate) shapes: SmallVec<[ShapeId; 4]>,
+    /// The host is to be kept free for it; `None`: it can begin here.
+    pub(crate) claims: Option<HostId>,
+}
+
 impl Scheduler {
-    /// The task that is next for a worker of one of these shapes on that host, if so much is free there, and those of the
-    /// shapes whose workers it is for.
+    /// The task that is next for a worker of one of these shapes on that host: one that can begin there, or one that has its
+    /// turn and for which a host is to be kept free.
     ///
     /// Invocations share out the workers of one pool; between pools, should a host have workers of several, the first
     /// by key goes, to the pool that chose it.
-    pub(crate) fn next_for(
-        &self,
-        host: &Host,
-        shapes: &[ShapeId],
-        free: &Amounts,
-    ) -> Option<(TaskId, SmallVec<[ShapeId; 4]>)> {
+    pub(crate) fn next_for(&self, host: &Host, shapes: &[ShapeId]) -> Option<Next> {
         let pool_of = |s: &ShapeId| self.index.shapes[*s].pool;
         let mut pools: SmallVec<[PoolId; 2]> = shapes.iter().map(pool_of).collect();
         pools.sort_unstable();
         pools.dedup();
         let best = pools.into_iter().filter_map(|pool| {
             let shapes = shapes.iter().copied().filter(|s| pool_of(s) == pool);
-            let lanes = self.lanes_for(host, shapes, free);
-            let choice = Choice { index: &self.index, pool, running: &host.running };
-            Some((pool, choice.below(self.index.invocations.root(), &lanes)?))
+            Some((pool, self.next_of(pool, host, shapes)?))
         });
-        let (pool, (entry, lane)) = best.min_by_key(|(_, (entry, _))| entry.key)?;
+        let (pool, (entry, lane, claims)) = best.min_by_key(|(_, (entry, ..))| entry.key)?;
         let eligible = &self.index.lanes[lane].key.eligible;
         let takes = |s: &ShapeId| pool_of(s) == pool && eligible.contains(s);
-        Some((entry.task, shapes.iter().copied().filter(takes).collect()))
+        let shapes = shapes.iter().copied().filter(takes).collect();
+        Some(Next { task: entry.task, shapes, claims })
     }
 
-    /// Lanes with something that fits.
-    fn lanes_for(&self, host: &Host, shapes: impl Iterator<Item = ShapeId>, free: &Amounts) -> Lanes<'_> {
-        let mut lanes: Lanes<'_> = SmallVec::new();
+    fn next_of(
+        &self,
+        pool: PoolId,
+        host: &Host,
+        shapes: impl Iterator<Item = ShapeId>,
+    ) -> Option<(Entry, LaneId, Option<HostId>)> {
+        let (fitting, mut short) = self.lanes_for(host, shapes);
+        let choice = Choice { index: &self.index, pool, running: &host.running };
+        let root = self.index.invocations.root();
+        while !short.is_empty() {
+            let all = fitting.iter().chain(&short).copied().collect();
+            let (entry, lane) = choice.below(root, &all)?;
+            if !short.iter().any(|(id, _)| *id == lane) {
+                return Some((entry, lane, None));
+            }
+            if let Some(claimed) = self.claim_for(lane) {
+                return Some((entry, lane, Some(claimed)));
+            }
+            short.retain(|(id, _)| *id != lane);
+        }
+        choice.below(root, &fitting).map(|(entry, lane)| (entry, lane, None))
+    }
+
+    /// Lanes with something that can begin, and those where only room is wanting.
+    fn lanes_for(&self, host: &Host, shapes: impl Iterator<Item = ShapeId>) -> (Lanes<'_>, Lanes<'_>) {
+        let (mut fitting, mut short): (Lanes<'_>, Lanes<'_>) = (SmallVec::new(), SmallVec::new());
+        let free = host.free();
         let aside = self.index.aside.get(&host.key);
         for (i, shape) in shapes.enumerate() {
             let aside = aside.into_iter().flatten();
-            let aside = aside.filter(|id| self.index.lanes[**id].key.eligible.contains(&shape));
+            let aside = aside.filter(|id| self.may_begin_aside(**id, shape));
             for id in self.index.shapes[shape].waiting.iter().chain(aside) {
                 self.index.probe();
                 let lane = &self.index.lanes[*id];
-                let demand = &self.index.demands[lane.key.demand].amounts;
                 // What two shapes serve is looked at once.
-                let is_known = i > 0 && lanes.iter().any(|(known, _)| known == id);
-                if !is_known && fits(demand, free) && !self.avoids(&lane.key, host) {
-                    lanes.push((*id, &lane.queue));
+                if i > 0 && fitting.iter().chain(&short).any(|(known, _)| known == id) {
+                    continue;
+                }
+                let demand = &self.index.demands[lane.key.demand];
+                if demand.fits(&free, &host.totals) && host.tolerates(&lane.key.exclusivity, self.now) {
+                    if !self.avoids(&lane.key, host) {
+                        fitting.push((*id, &lane.queue));
+                    }
+                } else if self.wants_room(&lane.key, host) {
+                    short.push((*id, &lane.queue));
                 }
             }
         }
-        lanes
+        (fitting, short)
+    }
+
+    fn may_begin_aside(&self, lane: LaneId, shape: ShapeId) -> bool {
+        let key = &self.index.lanes[lane].key;
+        key.eligible.contains(&shape) && self.index.has_token(&key.exclusivity, self.index.shapes[shape].pool)
     }
 }
 

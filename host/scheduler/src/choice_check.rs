@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use crate::fairness::{Invocations, Rank};
+use crate::classes::Demand;
+use crate::fairness::Rank;
 use crate::ids::{HostId, InvocationId, KindId, LaneId, PoolId, ShapeId, TaskId, Text, WorkerId};
-use crate::properties::Amounts;
+use crate::route::Exclusivity;
 use crate::scheduler::Scheduler;
 use crate::task::{Task, TaskState};
-use crate::workers::{Host, Worker, fits};
+use crate::workers::{Host, Worker};
 
 impl Scheduler {
     /// The tree counts what there is, and whoever would choose now would choose by the rules.
@@ -35,6 +36,9 @@ impl Scheduler {
             let mut empty = host.clone();
             empty.running.clear();
             empty.used.iter_mut().for_each(|u| *u = 0);
+            empty.busy.clear();
+            empty.alone = 0;
+            empty.groups.clear();
             self.check_choice(id, &empty, &queued, &executing)?;
         }
         Ok(())
@@ -48,7 +52,7 @@ impl Scheduler {
         let avoid = task.avoid();
         let avoids = if avoid.always || self.may_go_elsewhere(task) { avoid.hosts } else { SmallVec::new() };
         let class = &self.index.classes[task.class];
-        let demand = &self.index.demands[class.key.demand].amounts;
+        let demand = &self.index.demands[class.key.demand];
         let (kinds, paths) = (of_kinds.into_keys().collect(), self.paths(task));
         Queued { id, task, kinds, avoids, only: class.key.only.clone(), demand, lane: class.lane, paths }
     }
@@ -104,15 +108,16 @@ impl Scheduler {
             pools.entry(self.index.shapes[shape].pool).or_default().insert(kind);
         }
         let shapes: Vec<ShapeId> = shapes.into_iter().collect();
-        let fast = self.next_for(host, &shapes, &host.free()).map(|(task, _)| task);
+        let fast = self.next_for(host, &shapes).map(|next| (next.task, next.claims));
         let of_pools = pools.into_iter().filter_map(|(pool, kinds)| {
-            let slow =
-                Slow { tree: &self.index.invocations, pool, kinds, host, free: host.free(), executing };
+            let slow = Slow { core: self, pool, kinds, host, executing };
             slow.next(queued)
         });
-        let slow = of_pools.min_by_key(|q| q.task.key).map(|q| q.id);
+        let slow = of_pools.min_by_key(|(q, _)| q.task.key).map(|(q, claims)| (q.id, claims));
         if fast != slow {
-            let name = |t: Option<TaskId>| t.map(|t| (self.tasks[t].sequence, self.paths(&self.tasks[t])));
+            let name = |next: Option<(TaskId, Option<HostId>)>| {
+                next.map(|(t, claims)| (self.tasks[t].sequence, self.paths(&self.tasks[t]), claims))
+            };
             let (fast, slow) = (name(fast), name(slow));
             return Err(format!("next on {} would be {fast:?}, and should be {slow:?}", host.key));
         }
@@ -130,7 +135,7 @@ struct Queued<'a> {
     avoids: SmallVec<[Text; 2]>,
     /// The host it waits for.
     only: Option<Text>,
-    demand: &'a Amounts,
+    demand: &'a Demand,
     lane: LaneId,
     paths: Vec<Vec<InvocationId>>,
 }
@@ -140,18 +145,33 @@ type Candidate<'a> = (&'a [InvocationId], &'a Queued<'a>);
 
 /// Who chooses.
 struct Slow<'a> {
-    tree: &'a Invocations,
+    core: &'a Scheduler,
     pool: PoolId,
     kinds: BTreeSet<KindId>,
     host: &'a Host,
-    free: Amounts,
     executing: &'a BTreeMap<(PoolId, InvocationId), u32>,
 }
 
 impl Slow<'_> {
-    fn next<'q>(&self, queued: &'q [Queued<'q>]) -> Option<&'q Queued<'q>> {
+    /// What is next, and the host that it claims if it can't begin here.
+    fn next<'q>(&self, queued: &'q [Queued<'q>]) -> Option<(&'q Queued<'q>, Option<HostId>)> {
+        let mut passed_over: BTreeSet<LaneId> = BTreeSet::new();
+        loop {
+            let could = |q: &&Queued<'_>| self.could_begin(q) || self.wants_room(q);
+            let next = self.first(queued.iter().filter(could).filter(|q| !passed_over.contains(&q.lane)))?;
+            if self.could_begin(next) {
+                return Some((next, None));
+            }
+            if let Some(host) = self.core.claim_for(next.lane) {
+                return Some((next, Some(host)));
+            }
+            passed_over.insert(next.lane);
+        }
+    }
+
+    fn first<'q>(&self, queued: impl Iterator<Item = &'q Queued<'q>>) -> Option<&'q Queued<'q>> {
         let mut candidates: Vec<Candidate<'q>> = Vec::new();
-        for q in queued.iter().filter(|q| self.could_take(q)) {
+        for q in queued {
             candidates.extend(q.paths.iter().map(|path| (&path[..], q)));
         }
         // Of one digest, what waits in the same lane for the same invocation is one after the other.
@@ -167,8 +187,28 @@ impl Slow<'_> {
     }
 
     /// But for what the host runs.
-    fn could_take(&self, queued: &Queued<'_>) -> bool {
-        fits(queued.demand, &self.free)
+    fn could_begin(&self, queued: &Queued<'_>) -> bool {
+        let exclusivity = &queued.task.route.exclusivity;
+        queued.demand.fits(&self.host.free(), &self.host.totals)
+            && self.host.tolerates(exclusivity, self.core.now)
+            && self.could_ever(queued)
+    }
+
+    /// It could begin if others were not there, or took less.
+    fn wants_room(&self, queued: &Queued<'_>) -> bool {
+        let exclusivity = &queued.task.route.exclusivity;
+        let is_admitted = match exclusivity {
+            Exclusivity::Host => self.host.admission.admits(self.core.now),
+            _ => self.host.tolerates(exclusivity, self.core.now),
+        };
+        is_admitted
+            && queued.only.is_none()
+            && queued.demand.fits(&self.host.totals, &self.host.totals)
+            && self.could_ever(queued)
+    }
+
+    fn could_ever(&self, queued: &Queued<'_>) -> bool {
+        self.core.index.has_token(&queued.task.route.exclusivity, self.pool)
             && !queued.avoids.contains(&self.host.key)
             && queued.only.as_ref().is_none_or(|h| *h == self.host.key)
             && queued.kinds.iter().any(|k| self.kinds.contains(k))
@@ -188,7 +228,7 @@ impl Slow<'_> {
         let ranked = children.into_iter().filter_map(|(id, tasks)| {
             let urgency = tasks.iter().map(|(_, q)| q.task.route.priority).min()?;
             let executing = *self.executing.get(&(self.pool, id)).unwrap_or(&0);
-            Some((self.tree.rank_if(self.pool, id, urgency, executing), tasks))
+            Some((self.core.index.invocations.rank_if(self.pool, id, urgency, executing), tasks))
         });
         let ranked: BTreeMap<Rank, Vec<Candidate<'q>>> = ranked.collect();
         ranked.values().find_map(|tasks| self.below(depth + 1, tasks))

@@ -17,8 +17,10 @@ use crate::fairness::Invocations;
 use crate::ids::{AtomId, ClassId, DemandId, KindId, LaneId, Map, ShapeId, TaskId, Text};
 use crate::lanes::{Lane, LaneKey, Waiting};
 use crate::properties::{Amounts, Asked, Atom};
-use crate::route::{Route, SizeClass};
+use crate::route::{Exclusivity, Route, SizeClass};
 use crate::shapes::{Kind, KindKey, Shape, ShapeKey, is_path_prefix};
+use crate::together::{Group, GroupKey};
+use crate::workers::fits;
 
 /// What matching compares, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,9 +29,9 @@ pub(crate) struct ClassKey {
     /// Sorted.
     pub(crate) atoms: SmallVec<[AtomId; 4]>,
     pub(crate) demand: DemandId,
-    /// `None`: any.
-    pub(crate) size_class: Option<u32>,
+    pub(crate) size: SizeClass,
     pub(crate) pool: Option<Text>,
+    pub(crate) exclusivity: Exclusivity,
     /// Hosts where its tasks have failed.
     pub(crate) avoid: Avoid,
     /// Its tasks wait for this host, for a while.
@@ -53,11 +55,40 @@ pub(crate) struct Class {
     unused_since: Option<u64>,
 }
 
-/// A vector of `minimum` amounts.
+/// Vectors of `minimum` amounts.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
-    pub(crate) amounts: Amounts,
+    /// What a host must have in all.
+    pub(crate) asked: Amounts,
+    /// What is set aside there, as far as the host has as much in all.
+    pub(crate) packed: Amounts,
+    /// The smaller of the two for each key: less than that is never enough.
+    pub(crate) least: Amounts,
     classes: usize,
+}
+
+impl Demand {
+    pub(crate) fn new(asked: &Asked) -> Self {
+        let (asked, packed) = amounts(asked);
+        let least = asked.iter().zip(&packed).map(|(a, b)| *a.min(b)).collect();
+        Self { asked, packed, least, classes: 0 }
+    }
+
+    /// What it takes from a host with so much in all.
+    pub(crate) fn taken(&self, totals: &Amounts) -> Amounts {
+        self.packed.iter().zip(totals).map(|(packed, total)| *packed.min(total)).collect()
+    }
+
+    /// A host with so much in all has enough of it left.
+    pub(crate) fn fits(&self, free: &Amounts, totals: &Amounts) -> bool {
+        fits(&self.asked, totals)
+            && self
+                .packed
+                .iter()
+                .zip(free)
+                .zip(totals)
+                .all(|((packed, free), total)| packed.min(total) <= free)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +116,12 @@ pub(crate) struct Index {
     pub(crate) aside: Map<Text, BTreeSet<LaneId>>,
     /// Lanes that avoid hosts, with something queued.
     pub(crate) avoiding: BTreeSet<LaneId>,
+    /// Lanes of exclusive tasks, with something queued.
+    pub(crate) exclusive: BTreeSet<LaneId>,
+    /// Classes that want a size relative to what there is.
+    pub(crate) relative: BTreeSet<ClassId>,
+    /// Groups within pools or the cluster.
+    pub(crate) groups: BTreeMap<GroupKey, Group>,
     /// Queued tasks.
     pub(crate) waiting: SecondaryMap<TaskId, Waiting>,
     /// How many of them no worker could run that is known.
@@ -103,7 +140,7 @@ pub(crate) struct Index {
     pub(crate) classes_asking: SecondaryMap<AtomId, BTreeSet<ClassId>>,
     pub(crate) asking_nothing: BTreeSet<ClassId>,
     pub(crate) demands: SlotMap<DemandId, Demand>,
-    demand_ids: Map<Amounts, DemandId>,
+    demand_ids: Map<(Amounts, Amounts), DemandId>,
     /// Classes without tasks, longest unused first; kept for the next task of their kind.
     unused: BTreeMap<u64, ClassId>,
     /// Counts how often a class fell out of use.
@@ -125,6 +162,9 @@ impl Index {
             lane_by_key: Map::default(),
             aside: Map::default(),
             avoiding: BTreeSet::new(),
+            exclusive: BTreeSet::new(),
+            relative: BTreeSet::new(),
+            groups: BTreeMap::new(),
             waiting: SecondaryMap::new(),
             unserved: 0,
             invocations: Invocations::default(),
@@ -166,10 +206,10 @@ impl Index {
         {
             return Ok(*id);
         }
-        self.make_room(&asked.demand)?;
+        self.make_room(asked)?;
         let mut atoms: SmallVec<[AtomId; 4]> = asked.atoms.iter().map(|a| self.ask(a, reshaped)).collect();
         atoms.sort_unstable();
-        let demand = self.demand(&asked.demand);
+        let demand = self.demand(asked);
         Ok(self.new_class(class_key(instance, route, atoms, demand)))
     }
 
@@ -193,11 +233,12 @@ impl Index {
         self.class_by_key.get(&self.known_key(instance, route, asked)?).copied()
     }
 
-    fn make_room(&mut self, demand: &Amounts) -> Result<(), Refusal> {
+    fn make_room(&mut self, asked: &Asked) -> Result<(), Refusal> {
         // Whoever asks for no amount is not refused because others ask for too many.
-        let asks_some = demand.iter().any(|amount| *amount > 0);
+        let asks_some = asked.demand.iter().any(|amount| *amount > 0);
         let no_room = |index: &Self| {
-            asks_some && index.demands.len() >= index.bounds.demands && !index.demand_ids.contains_key(demand)
+            let is_full = index.demands.len() >= index.bounds.demands;
+            asks_some && is_full && !index.demand_ids.contains_key(&amounts(asked))
         };
         self.drop_unused(UNUSED_CLASSES);
         if self.classes.len() >= self.bounds.classes || no_room(self) {
@@ -217,7 +258,7 @@ impl Index {
         let ids = asked.atoms.iter().map(|a| self.atom_ids.get(a).copied());
         let mut atoms = ids.collect::<Option<SmallVec<[AtomId; 4]>>>()?;
         atoms.sort_unstable();
-        let demand = *self.demand_ids.get(&asked.demand)?;
+        let demand = *self.demand_ids.get(&amounts(asked))?;
         Some(class_key(instance, route, atoms, demand))
     }
 
@@ -225,12 +266,7 @@ impl Index {
         let found_by =
             key.atoms.iter().copied().min_by_key(|a| self.kinds_having(*a).map_or(0, BTreeSet::len));
         let prefix = self.prefix_for(&key);
-        let lane = self.lane(LaneKey {
-            eligible: self.eligible(&key, prefix.as_ref()),
-            demand: key.demand,
-            avoid: key.avoid.clone(),
-            only: key.only.clone(),
-        });
+        let lane = self.lane(self.lane_key(&key, prefix.as_ref()));
         for atom in &key.atoms {
             self.atoms[*atom].classes += 1;
         }
@@ -247,12 +283,25 @@ impl Index {
         });
         self.class_by_key.insert(key, id);
         self.lanes[lane].classes.insert(id);
+        if self.classes[id].key.size.is_relative() {
+            self.relative.insert(id);
+        }
         match found_by {
             Some(atom) => _ = self.classes_asking.entry(atom).map(|e| e.or_default().insert(id)),
             None => _ = self.asking_nothing.insert(id),
         }
         self.note_unused(id);
         id
+    }
+
+    fn lane_key(&self, key: &ClassKey, prefix: Option<&Text>) -> LaneKey {
+        LaneKey {
+            eligible: self.eligible(key, prefix),
+            demand: key.demand,
+            exclusivity: key.exclusivity.clone(),
+            avoid: key.avoid.clone(),
+            only: key.only.clone(),
+        }
     }
 
     /// The prefix that workers must have to serve a class, if it asks for a whole property list.
@@ -277,11 +326,9 @@ impl Index {
         self.kinds_with.get(&self.atoms[atom].atom)
     }
 
-    fn demand(&mut self, amounts: &Amounts) -> DemandId {
-        *self
-            .demand_ids
-            .entry_ref(amounts)
-            .or_insert_with(|| self.demands.insert(Demand { amounts: amounts.clone(), classes: 0 }))
+    fn demand(&mut self, asked: &Asked) -> DemandId {
+        let demands = &mut self.demands;
+        *self.demand_ids.entry(amounts(asked)).or_insert_with(|| demands.insert(Demand::new(asked)))
     }
 
     /// Interns an atom for a class. The first to ask for it splits the shapes of those who have it.
@@ -346,6 +393,7 @@ impl Index {
     fn drop_class(&mut self, id: ClassId) {
         let Some(class) = self.classes.remove(id) else { return };
         self.class_by_key.remove(&class.key);
+        self.relative.remove(&id);
         self.leave_lane(id, class.lane);
         match class.found_by {
             Some(atom) => _ = self.classes_asking.get_mut(atom).map(|c| c.remove(&id)),
@@ -356,7 +404,7 @@ impl Index {
         if demand.classes == 0
             && let Some(gone) = self.demands.remove(class.key.demand)
         {
-            self.demand_ids.remove(&gone.amounts);
+            self.demand_ids.remove(&(gone.asked, gone.packed));
         }
         for id in class.key.atoms.iter().copied() {
             self.atoms[id].classes -= 1;
@@ -372,12 +420,7 @@ impl Index {
             if class.prefix != self.prefix_for(&class.key) {
                 return Err(format!("class {:?} is for the wrong prefix", id.data()));
             }
-            let key = LaneKey {
-                eligible: self.eligible(&class.key, class.prefix.as_ref()),
-                demand: class.key.demand,
-                avoid: class.key.avoid.clone(),
-                only: class.key.only.clone(),
-            };
+            let key = self.lane_key(&class.key, class.prefix.as_ref());
             if lane.key != key || !lane.classes.contains(&id) {
                 return Err(format!("class {:?} is in the wrong lane", id.data()));
             }
@@ -399,7 +442,7 @@ impl Index {
         }
         for (id, demand) in &self.demands {
             if demanding.get(&id) != Some(&demand.classes) {
-                return Err(format!("{} classes should ask for {:?}", demand.classes, demand.amounts));
+                return Err(format!("{} classes should ask for {:?}", demand.classes, demand.asked));
             }
         }
         self.check_lanes()?;
@@ -408,10 +451,19 @@ impl Index {
 }
 
 fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 4]>, demand: DemandId) -> ClassKey {
-    let size_class = match route.size {
-        SizeClass::Exactly(n) => Some(n),
-        SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_) => None,
-    };
-    let (instance, pool) = (instance.clone(), route.pool.clone());
-    ClassKey { instance, atoms, demand, size_class, pool, avoid: Avoid::default(), only: None }
+    ClassKey {
+        instance: instance.clone(),
+        atoms,
+        demand,
+        size: route.size,
+        pool: route.pool.clone(),
+        exclusivity: route.exclusivity.clone(),
+        avoid: Avoid::default(),
+        only: None,
+    }
+}
+
+/// What is asked of a host, and what is set aside there.
+fn amounts(asked: &Asked) -> (Amounts, Amounts) {
+    (asked.demand.clone(), asked.measured.clone().unwrap_or_else(|| asked.demand.clone()))
 }

@@ -19,6 +19,14 @@ use crate::timers::Subject;
 /// Tasks that arrive within one quantum are told apart by priority and arrival order alone.
 const QUANTUM: Duration = Duration::from_secs(1);
 
+/// Lengths that are told apart: powers of two, and nothing known.
+const LENGTHS: i64 = 33;
+
+/// Rounded up; 0 if nothing is known.
+pub(crate) fn whole_seconds(expected: Option<Duration>) -> u32 {
+    expected.map_or(0, |e| u32::try_from(e.as_millis().div_ceil(1000)).unwrap_or(u32::MAX))
+}
+
 impl Scheduler {
     pub(crate) fn submit(&mut self, submit: Submit, out: &mut Output) {
         let Submit { name, instance, digest, route, asked, preferred } = submit;
@@ -36,13 +44,14 @@ impl Scheduler {
         };
         self.tally.submitted(false);
         let (sequence, priority, submitted) = (self.next_sequence, route.priority, route.clone());
+        let expected_s = whole_seconds(asked.expected);
         let task = self.add_task(Task {
             sequence,
             instance,
             digest,
             route,
             class,
-            key: self.queue_key(self.now, priority, sequence),
+            key: self.queue_key(self.now, priority, expected_s, sequence),
             queued_at: self.now,
             state: TaskState::Queued,
             operations: SmallVec::new(),
@@ -52,6 +61,8 @@ impl Scheduler {
             exhausted: 0,
             rests: false,
             aside_until: None,
+            has_claim: false,
+            expected_s,
             unserved_since: Some(self.now),
             armed: None,
         });
@@ -209,11 +220,23 @@ impl Scheduler {
 
     // === Order ===
 
-    pub(crate) fn queue_key(&self, queued_at: Time, priority: i32, sequence: u64) -> QueueKey {
+    /// Within a quantum and a priority what is expected to take longer goes first, by powers of two: so that it isn't what
+    /// everybody waits for at the end.
+    pub(crate) fn queue_key(
+        &self,
+        queued_at: Time,
+        priority: i32,
+        expected_s: u32,
+        sequence: u64,
+    ) -> QueueKey {
         let quanta = |d: Duration| i64::try_from(d.as_millis() / QUANTUM.as_millis()).unwrap_or(i64::MAX);
         let step = quanta(self.config.priority_step).max(1);
         let arrival = quanta(queued_at.since(Time::default()));
-        QueueKey { score: arrival.saturating_add(step.saturating_mul(i64::from(priority))), sequence }
+        let score = arrival.saturating_add(step.saturating_mul(i64::from(priority)));
+        QueueKey {
+            score: score.saturating_mul(LENGTHS).saturating_add(i64::from(expected_s.leading_zeros())),
+            sequence,
+        }
     }
 
     /// A task goes by the most urgent of its operations; one that runs does so should it come back.
@@ -223,7 +246,7 @@ impl Scheduler {
             self.dequeue(id);
         }
         let task = &self.tasks[id];
-        let key = self.queue_key(task.queued_at, priority, task.sequence);
+        let key = self.queue_key(task.queued_at, priority, task.expected_s, task.sequence);
         let task = &mut self.tasks[id];
         task.route = Arc::new(Route { priority, ..(*task.route).clone() });
         task.key = key;
@@ -242,6 +265,7 @@ impl Scheduler {
         };
         self.dequeue(id);
         self.end_aside(id);
+        self.tasks[id].expected_s = whole_seconds(asked.expected);
         self.adopt(id, class, route);
         out.changes.push(Change::PutTask(id));
         self.place_or_enqueue(id, out);
@@ -267,7 +291,7 @@ impl Scheduler {
             Some(p) if p < route.priority => Arc::new(Route { priority: p, ..(*route).clone() }),
             _ => route,
         };
-        let key = self.queue_key(task.queued_at, route.priority, task.sequence);
+        let key = self.queue_key(task.queued_at, route.priority, task.expected_s, task.sequence);
         let task = &mut self.tasks[id];
         (task.key, task.route) = (key, route);
         self.share(id);

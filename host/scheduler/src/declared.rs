@@ -74,9 +74,9 @@ impl Scheduler {
                 .declared_for(&Wanted {
                     instance: &key.instance,
                     pool: key.pool.as_ref(),
-                    size_class: key.size_class,
+                    size_class: key.size.exact(),
                     atoms: key.atoms.iter().map(|a| &self.index.atoms[*a].atom).collect(),
-                    demand: &self.index.demands[key.demand].amounts,
+                    demand: &self.index.demands[key.demand].asked,
                 })
                 .is_some()
     }

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::classes::{Demand, Index};
 use crate::declared::Wanted;
 use crate::ids::{ActionDigest, HostId, KindId, TaskId, Text};
 use crate::lanes::LaneKey;
 use crate::properties::{Asked, Atom, PropertyType};
 pub use crate::reasons::{Obstacle, Reason};
-use crate::route::{Route, SizeClass};
+use crate::route::{Exclusivity, Route};
 use crate::scheduler::Scheduler;
 use crate::shapes::{Kind, KindKey, is_path_prefix};
 use crate::task::{Attempt, TaskState};
@@ -100,6 +101,8 @@ pub struct Explanation {
     pub mismatches: Vec<Mismatch>,
     /// What there is too little of.
     pub shortages: Vec<Shortage>,
+    /// The host that is kept free for it.
+    pub kept: Option<Text>,
     /// Some of the hosts that would do and take nothing now: [`UNAVAILABLE_MAX`] at most.
     pub unavailable: Vec<Unavailable>,
     /// Tasks of its class before it; counted up to [`POSITION_MAX`].
@@ -126,13 +129,12 @@ impl Scheduler {
         let asked = self.schema.action(&task.route.platform).unwrap_or_default();
         let class = &self.index.classes[task.class];
         let matching = Matching {
-            instance: &task.instance,
-            route: &task.route,
-            asked: &asked,
             digest: Some(&task.digest),
-            prefix: self.index.longest_prefix(&asked.atoms, &task.instance),
+            task: Some(id),
+            demand: self.index.demands[class.key.demand].clone(),
             lane: Some(&self.index.lanes[class.lane].key),
             workers,
+            ..self.matching(&task.instance, &task.route, &asked)
         };
         let before = |t: &&TaskId| self.tasks[**t].key < task.key;
         let subject = match task.state {
@@ -156,21 +158,33 @@ impl Scheduler {
     pub fn plan(&self, instance: &Text, route: &Route, asked: &Asked) -> Explanation {
         let class = self.index.known_class(instance, route, asked).map(|c| &self.index.classes[c]);
         let matching = Matching {
-            instance,
-            route,
-            asked,
-            digest: None,
-            prefix: self.index.longest_prefix(&asked.atoms, instance),
             lane: class.map(|c| &self.index.lanes[c.lane].key),
             workers: &self.workers_by_kind(),
+            ..self.matching(instance, route, asked)
         };
         let alike = class.map_or(0, |c| c.queued.len());
         // Whoever comes last in a second is last of its priority.
-        let key = self.queue_key(self.now, route.priority, u64::MAX);
+        let key = self.queue_key(self.now, route.priority, 0, u64::MAX);
         let queued = class.into_iter().flat_map(|c| &c.queued);
         let before = queued.filter(|t| self.tasks[**t].key < key);
         let position = before.take(POSITION_MAX).count();
         Explanation { position, alike, ..self.explain_matching(&matching, Subject::Planned) }
+    }
+
+    fn matching<'a>(&self, instance: &'a str, route: &'a Route, asked: &'a Asked) -> Matching<'a> {
+        let prefix = self.index.longest_prefix(&asked.atoms, instance);
+        Matching {
+            instance,
+            route,
+            asked,
+            size: self.index.meant_size(instance, route, asked, prefix.as_ref()),
+            digest: None,
+            task: None,
+            demand: Demand::new(asked),
+            prefix,
+            lane: None,
+            workers: &NOBODY,
+        }
     }
 
     fn explain_matching(&self, matching: &Matching<'_>, subject: Subject) -> Explanation {
@@ -194,7 +208,7 @@ impl Scheduler {
         let workers = self.fleet.workers.len();
         let (reason, declared) = match subject {
             Subject::Running(_) => (Reason::Running, None),
-            Subject::Queued | Subject::Planned => match reason(matching, &counts) {
+            Subject::Queued | Subject::Planned => match reason(matching, &counts, matching.has_claim(self)) {
                 reason if reason.is_never() => match self.declared_for(&matching.wanted()) {
                     Some(pool) => (Reason::PoolEmpty, Some(pool.name.clone())),
                     None => (reason, None),
@@ -212,6 +226,7 @@ impl Scheduler {
             counts: counts.into_iter().collect(),
             mismatches: matching.mismatches(self),
             shortages: matching.shortages(self),
+            kept: matching.task.and_then(|t| self.kept_for(t)).cloned(),
             unavailable: unavailable.take(UNAVAILABLE_MAX).collect(),
             position: 0,
             alike: 0,
@@ -237,6 +252,8 @@ impl Scheduler {
     }
 }
 
+static NOBODY: ByKind<'static> = ByKind::new();
+
 /// All workers.
 pub(crate) type ByKind<'a> = BTreeMap<KindId, Vec<&'a Worker>>;
 
@@ -252,8 +269,9 @@ struct Taking {
 
 impl Taking {
     fn add(&mut self, obstacle: Obstacle) {
-        use Obstacle::{Busy, Drained, MaxInflight, Paused, Quarantined};
-        self.something |= !matches!(obstacle, Drained | Paused | Quarantined | Busy | MaxInflight);
+        use Obstacle::{Busy, Drained, ExclusiveThere, MaxInflight, Paused, Quarantined, Reserved};
+        let takes_nothing = matches!(obstacle, Drained | Paused | Quarantined | Busy | MaxInflight);
+        self.something |= !takes_nothing && !matches!(obstacle, Reserved | ExclusiveThere);
         self.paused |= matches!(obstacle, Paused | Quarantined);
         self.not_drained |= obstacle != Drained;
     }
@@ -269,25 +287,44 @@ impl Taking {
     }
 }
 
+impl Index {
+    /// The size class that a route means, given who could run it; `None`: any.
+    pub(crate) fn meant_size(
+        &self,
+        instance: &str,
+        route: &Route,
+        asked: &Asked,
+        prefix: Option<&Text>,
+    ) -> Option<u32> {
+        let could = |k: &&Kind| obstacle_of(&k.key, instance, route, asked, prefix, None).is_none();
+        let size = |k: &Kind| k.key.size_class;
+        let able = self.kinds.values().filter(could).filter(|k| k.has_in_all(&asked.demand)).map(size);
+        route.size.among(able).or_else(|| route.size.among(self.kinds.values().filter(could).map(size)))
+    }
+}
+
 /// What keeps a kind of worker from an action for good. If it asks for a whole property list, then `prefix` is the one
-/// that workers must have.
+/// that workers must have; `size` is the size class, if one is meant.
 pub(crate) fn obstacle_of(
     kind: &KindKey,
     instance: &str,
     route: &Route,
     asked: &Asked,
     prefix: Option<&Text>,
+    size: Option<u32>,
 ) -> Option<Obstacle> {
     if !is_path_prefix(&kind.prefix, instance) {
         Some(Obstacle::OtherInstance)
     } else if route.pool.as_ref().is_some_and(|p| *p != kind.pool) {
         Some(Obstacle::OtherPool)
-    } else if matches!(route.size, SizeClass::Exactly(n) if n != kind.size_class) {
+    } else if size.is_some_and(|n| n != kind.size_class) {
         Some(Obstacle::OtherSizeClass)
     } else if !asked.atoms.iter().all(|a| has(kind, a)) {
         Some(Obstacle::PropertyMismatch)
     } else if prefix.is_some_and(|p| *p != kind.prefix) {
         Some(Obstacle::OtherInstance)
+    } else if route.exclusivity == Exclusivity::Host && !kind.admits_exclusive {
+        Some(Obstacle::NoExclusive)
     } else {
         None
     }
@@ -298,7 +335,11 @@ struct Matching<'a> {
     instance: &'a str,
     route: &'a Route,
     asked: &'a Asked,
+    /// The size class that is meant, if one is.
+    size: Option<u32>,
     digest: Option<&'a ActionDigest>,
+    task: Option<TaskId>,
+    demand: Demand,
     /// Of the workers that have its whole property list, those with this prefix are meant.
     prefix: Option<Text>,
     /// Where it waits, or would.
@@ -311,10 +352,7 @@ impl Matching<'_> {
         Wanted {
             instance: self.instance,
             pool: self.route.pool.as_ref(),
-            size_class: match self.route.size {
-                SizeClass::Exactly(n) => Some(n),
-                SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_) => None,
-            },
+            size_class: self.route.size.exact(),
             atoms: self.asked.atoms.iter().collect(),
             demand: &self.asked.demand,
         }
@@ -322,14 +360,15 @@ impl Matching<'_> {
 
     /// What keeps a kind of worker from it for good.
     fn fixed(&self, kind: &KindKey) -> Option<Obstacle> {
-        obstacle_of(kind, self.instance, self.route, self.asked, self.prefix.as_ref())
+        obstacle_of(kind, self.instance, self.route, self.asked, self.prefix.as_ref(), self.size)
     }
 
     /// What keeps a worker from it now.
     fn passing(&self, scheduler: &Scheduler, worker: &Worker) -> Obstacle {
-        let demand = &self.asked.demand;
-        let host = &scheduler.fleet.hosts[worker.host];
-        if !fits(demand, &host.totals) {
+        let (exclusivity, host) = (&self.route.exclusivity, &scheduler.fleet.hosts[worker.host]);
+        let is_kept = host.reserved.is_some() && host.reserved == self.task;
+        let pool = || scheduler.index.shapes[scheduler.index.kinds[worker.kind].shape].pool;
+        if !fits(&self.demand.asked, &host.totals) {
             Obstacle::NeverFits
         } else if worker.drained {
             Obstacle::Drained
@@ -342,21 +381,41 @@ impl Matching<'_> {
                 true => Obstacle::FailedThere,
                 false => Obstacle::BackingOff,
             }
-        } else if self.lane.is_some_and(|lane| lane.only.as_ref().is_some_and(|h| *h != host.key)) {
+        } else if !self.has_claim(scheduler)
+            && self.lane.is_some_and(|lane| lane.only.as_ref().is_some_and(|h| *h != host.key))
+        {
             Obstacle::Affinity
+        } else if host.reserved.is_some() && !is_kept {
+            Obstacle::Reserved
         } else if worker.run.is_some() {
             Obstacle::Busy
+        } else if host.alone > 0 {
+            Obstacle::ExclusiveThere
         } else if self.digest.is_some_and(|d| host.running.contains(d)) {
             Obstacle::SameActionThere
-        } else if !host.accepts() {
+        } else if !host.has_slot() {
             Obstacle::MaxInflight
-        } else if !fits(demand, &host.free()) {
+        } else if !self.demand.fits(&host.free(), &host.totals) {
             Obstacle::NotEnoughFree
+        } else if *exclusivity == Exclusivity::Host && !host.busy.is_empty() {
+            Obstacle::OthersThere
+        } else if *exclusivity == Exclusivity::Host && !is_kept && !host.tolerates(exclusivity, scheduler.now)
+        {
+            Obstacle::NotAdmitted
+        } else if *exclusivity != Exclusivity::Host && !host.tolerates(exclusivity, scheduler.now)
+            || !scheduler.index.has_token(exclusivity, pool())
+        {
+            Obstacle::GroupFull
         } else if worker.waiting.is_none() {
             Obstacle::NotCalling
         } else {
             Obstacle::Nothing
         }
+    }
+
+    /// A host is kept free for it.
+    fn has_claim(&self, scheduler: &Scheduler) -> bool {
+        self.task.is_some_and(|task| scheduler.claimed_by(task).is_some())
     }
 
     /// Kinds that only properties can keep from it, with their workers.
@@ -432,9 +491,12 @@ fn value_of<'a>(atom: &'a Atom, key: &Text) -> Option<&'a Text> {
     }
 }
 
-fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>) -> Reason {
+fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>, is_kept: bool) -> Reason {
     if matching.asked.atoms.iter().any(|a| matches!(a, Atom::Unknown(_))) {
         return Reason::UnknownProperty;
+    }
+    if is_kept {
+        return Reason::Reserved;
     }
     if matching.lane.is_some_and(|lane| lane.only.is_some()) {
         return Reason::Affinity;
@@ -446,13 +508,18 @@ fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>) -> Reason
         Obstacle::OtherPool => Reason::NoPool,
         Obstacle::OtherSizeClass => Reason::NoSizeClass,
         Obstacle::PropertyMismatch => Reason::NoPropertyMatch,
+        Obstacle::NoExclusive => Reason::NoExclusive,
         Obstacle::NeverFits => Reason::NeverFits,
         Obstacle::Drained => Reason::Drained,
         Obstacle::Paused => Reason::Paused,
         Obstacle::Quarantined => Reason::Quarantined,
         Obstacle::BackingOff => Reason::BackingOff,
+        Obstacle::OthersThere | Obstacle::NotAdmitted => Reason::Exclusive,
+        Obstacle::GroupFull => Reason::GroupFull,
         Obstacle::FailedThere
         | Obstacle::Affinity
+        | Obstacle::Reserved
+        | Obstacle::ExclusiveThere
         | Obstacle::Busy
         | Obstacle::SameActionThere
         | Obstacle::MaxInflight

@@ -26,6 +26,9 @@ impl Display for Explanation {
         if let Some(pool) = &self.declared {
             write!(f, " ({pool})")?;
         }
+        if let Some(host) = &self.kept {
+            write!(f, " ({host})")?;
+        }
         if self.workers > 0 {
             let counts = self.counts.iter().map(|(o, n)| words(*o, *n)).collect::<Vec<_>>();
             let s = if self.workers == 1 { "" } else { "s" };
@@ -85,7 +88,17 @@ impl Explanation {
     pub fn remedy(&self) -> Option<String> {
         let list = |items: Vec<String>| items.join(", and ");
         match self.reason {
-            Reason::Running | Reason::AllBusy | Reason::Next | Reason::BackingOff | Reason::Affinity => None,
+            Reason::Running
+            | Reason::AllBusy
+            | Reason::Next
+            | Reason::BackingOff
+            | Reason::Affinity
+            | Reason::Reserved
+            | Reason::Exclusive
+            | Reason::GroupFull => None,
+            Reason::NoExclusive => Some(
+                "start a worker whose host admits exclusive actions, or let a policy admit one".to_owned(),
+            ),
             Reason::Drained => Some("remove the drain, or start another worker like these".to_owned()),
             Reason::Paused => Some("remove the pause, or start another worker like these".to_owned()),
             Reason::Quarantined => {
@@ -268,6 +281,14 @@ fn sentence(reason: Reason) -> &'static str {
             "it failed on every worker that could run it now, and is tried again after a pause"
         }
         Reason::Affinity => "it waits a while for the host that last ran its affinity key",
+        Reason::NoExclusive => {
+            "it is exclusive, and every worker that could run it admits no exclusive actions"
+        }
+        Reason::Reserved => "a host is kept free for it, and what executes there has to end first",
+        Reason::Exclusive => {
+            "it is exclusive, and on every host that could run it others execute, or it is admitted only later"
+        }
+        Reason::GroupFull => "as many actions of its group execute as may",
         Reason::AllBusy => "every worker that could run it is busy",
         Reason::Next => "a worker is about to take it, or one before it",
     }
@@ -287,6 +308,12 @@ fn words(obstacle: Obstacle, n: usize) -> String {
         Obstacle::FailedThere => ("is", "are", "on a host where it failed"),
         Obstacle::BackingOff => ("is", "are", "on a host where it failed and is tried again after a pause"),
         Obstacle::Affinity => ("is", "are", "not on the host it waits for"),
+        Obstacle::NoExclusive => ("admits", "admit", "no exclusive action"),
+        Obstacle::Reserved => ("is", "are", "on a host that is kept free for another action"),
+        Obstacle::ExclusiveThere => ("is", "are", "on a host where an exclusive action executes"),
+        Obstacle::OthersThere => ("is", "are", "on a host where others execute"),
+        Obstacle::NotAdmitted => ("is", "are", "on a host that admits an exclusive action only later"),
+        Obstacle::GroupFull => ("has", "have", "to wait for others of its group to end"),
         Obstacle::Busy => ("is", "are", "busy"),
         Obstacle::SameActionThere => ("is", "are", "on a host that runs the same action"),
         Obstacle::MaxInflight => ("is", "are", "on a host at its max_inflight_tasks"),

@@ -180,7 +180,8 @@ impl Scheduler {
 
     pub(crate) fn arm_host(&mut self, id: HostId) {
         let host = &mut self.fleet.hosts[id];
-        if let Some(due) = host.health.due() {
+        let admits = host.admission.from().filter(|from| *from > self.now);
+        if let Some(due) = host.health.due().into_iter().chain(admits).min() {
             self.timers.arm(Subject::Host(id), &mut host.armed, due);
         }
     }

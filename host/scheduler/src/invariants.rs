@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attempts::used_up;
 use crate::ids::{ClassId, TaskId, WorkerId};
-use crate::route::SizeClass;
+use crate::route::Exclusivity;
 use crate::scheduler::Scheduler;
-use crate::shapes::is_path_prefix;
+use crate::shapes::{KindKey, is_path_prefix};
 use crate::task::{Task, TaskState};
 use crate::workers::{Worker, fits};
 
@@ -23,6 +23,8 @@ impl Scheduler {
         self.check_sharing()?;
         self.check_timers()?;
         self.check_aside()?;
+        self.check_claims()?;
+        self.check_together()?;
         self.check_fairness()?;
         self.check_metrics()?;
         self.check_nobody_waits_in_vain()
@@ -143,17 +145,31 @@ impl Scheduler {
 
     fn has_room(&self, worker: &Worker, task: &Task) -> bool {
         let class = &self.index.classes[task.class].key;
-        self.fleet.hosts[worker.host].has_room_for(&self.index.demands[class.demand].amounts)
+        let demand = &self.index.demands[class.demand];
+        self.fleet.hosts[worker.host].has_room_for(demand, &task.route.exclusivity, self.now)
+            && self.index.has_token(
+                &task.route.exclusivity,
+                self.index.shapes[self.index.kinds[worker.kind].shape].pool,
+            )
     }
 
     pub(crate) fn is_eligible(&self, worker: &Worker, task: &Task) -> bool {
-        let (kind, route) = (&self.index.kinds[worker.kind].key, &task.route);
+        let kind = &self.index.kinds[worker.kind].key;
+        let size = |w: &Worker| self.index.kinds[w.kind].key.size_class;
+        let able = |w: &&Worker| self.is_able(&self.index.kinds[w.kind].key, task);
+        let demand = &self.index.demands[self.index.classes[task.class].key.demand].asked;
+        let large = |w: &&Worker| fits(demand, &self.fleet.hosts[w.host].totals);
+        let workers = || self.fleet.workers.values().filter(able);
+        let meant = task.route.size.among(workers().filter(large).map(size));
+        let meant = meant.or_else(|| task.route.size.among(workers().map(size)));
+        meant.is_none_or(|size| size == kind.size_class) && self.is_able(kind, task)
+    }
+
+    /// But for its size class.
+    fn is_able(&self, kind: &KindKey, task: &Task) -> bool {
+        let route = &task.route;
         let Ok(asked) = self.schema.action(&route.platform) else { return false };
-        let size_fits = match route.size {
-            SizeClass::Exactly(size) => size == kind.size_class,
-            SizeClass::Learned | SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_) => true,
-        };
-        size_fits
+        (route.exclusivity != Exclusivity::Host || kind.admits_exclusive)
             && route.pool.as_ref().is_none_or(|p| *p == kind.pool)
             && is_path_prefix(&kind.prefix, &task.instance)
             && self.index.longest_prefix(&asked.atoms, &task.instance).is_none_or(|p| p == kind.prefix)
@@ -163,7 +179,7 @@ impl Scheduler {
     pub(crate) fn may_go_elsewhere(&self, task: &Task) -> bool {
         let avoid = task.avoid();
         let eligible = self.fleet.workers.values().filter(|w| self.is_eligible(w, task));
-        let demand = &self.index.demands[self.index.classes[task.class].key.demand].amounts;
+        let demand = &self.index.demands[self.index.classes[task.class].key.demand].asked;
         let takes = |w: &Worker| {
             let host = &self.fleet.hosts[w.host];
             !w.is_held()

@@ -12,7 +12,9 @@ use crate::attempts::Avoid;
 use crate::classes::Index;
 use crate::ids::{ActionDigest, ClassId, DemandId, InvocationId, LaneId, Map, PoolId, ShapeId, TaskId, Text};
 use crate::queue::{Entry, Pools, Queue};
+use crate::route::Exclusivity;
 use crate::task::QueueKey;
+use crate::time::Time;
 
 /// Shapes that may serve a lane, sorted.
 pub(crate) type Eligible = SmallVec<[ShapeId; 4]>;
@@ -22,6 +24,7 @@ pub(crate) type Eligible = SmallVec<[ShapeId; 4]>;
 pub(crate) struct LaneKey {
     pub(crate) eligible: Eligible,
     pub(crate) demand: DemandId,
+    pub(crate) exclusivity: Exclusivity,
     /// Hosts that take its tasks only if there are no others.
     pub(crate) avoid: Avoid,
     /// The host that its tasks wait for: only its workers look here.
@@ -34,6 +37,8 @@ pub(crate) struct Lane {
     pub(crate) key: LaneKey,
     pub(crate) queue: Queue,
     pub(crate) classes: BTreeSet<ClassId>,
+    /// Since when something waits and nothing has begun, but for what a host had to be kept free for.
+    pub(crate) stalled: Option<Time>,
     /// Tasks that wait.
     waiting: usize,
 }
@@ -144,42 +149,52 @@ impl Index {
         }
     }
 
-    /// Tells the shapes of a lane whether something waits there.
-    fn mark(&mut self, id: LaneId) {
-        let lane = &self.lanes[id];
+    /// Tells the shapes of a lane whether something waits there that may begin, tokens of groups included.
+    pub(crate) fn mark(&mut self, id: LaneId) {
+        let lane = &mut self.lanes[id];
         let waits = !lane.queue.is_empty();
+        if !waits {
+            lane.stalled = None;
+        }
+        let lane = &self.lanes[id];
         if let Some(host) = &lane.key.only {
             return list(&mut self.aside, host, id, waits);
         }
         for shape in &lane.key.eligible {
             // A shape that goes is gone before its lanes are called otherwise.
+            let Some(pool) = self.shapes.get(*shape).map(|s| s.pool) else { continue };
+            let may_begin = waits && self.has_token(&lane.key.exclusivity, pool);
             let Some(shape) = self.shapes.get_mut(*shape) else { continue };
-            if waits {
+            if may_begin {
                 shape.waiting.insert(id);
             } else {
                 shape.waiting.remove(&id);
             }
         }
-        if waits && !lane.key.avoid.is_empty() {
-            self.avoiding.insert(id);
-        } else {
-            self.avoiding.remove(&id);
-        }
+        put(&mut self.avoiding, id, waits && !lane.key.avoid.is_empty());
+        put(&mut self.exclusive, id, waits && lane.key.exclusivity == Exclusivity::Host);
     }
 
     // === Lanes ===
+
+    /// Something of a lane has begun without anybody's doing.
+    pub(crate) fn begun(&mut self, id: LaneId, now: Time) {
+        let lane = &mut self.lanes[id];
+        lane.stalled = (lane.waiting > 0).then_some(now);
+    }
 
     pub(crate) fn lane(&mut self, key: LaneKey) -> LaneId {
         if let Some(id) = self.lane_by_key.get(&key) {
             return *id;
         }
         let queue = Queue::new(self.pools_of(&key.eligible));
-        let lane = Lane { key: key.clone(), queue, classes: BTreeSet::new(), waiting: 0 };
+        let lane = Lane { key: key.clone(), queue, classes: BTreeSet::new(), stalled: None, waiting: 0 };
         let id = self.lanes.insert(lane);
         for shape in &key.eligible {
             self.shapes[*shape].lanes.insert(id);
         }
         self.lane_by_key.insert(key, id);
+        self.enter_group(id);
         id
     }
 
@@ -189,6 +204,7 @@ impl Index {
         lane.classes.remove(&class);
         if lane.classes.is_empty() {
             self.detach(id);
+            self.leave_group(id);
             self.lanes.remove(id);
         }
     }
@@ -204,6 +220,7 @@ impl Index {
             }
         }
         self.avoiding.remove(&id);
+        self.exclusive.remove(&id);
         if let Some(host) = &lane.key.only {
             list(&mut self.aside, host, id, false);
         }
@@ -212,6 +229,7 @@ impl Index {
     fn move_class(&mut self, id: ClassId, to: LaneId) {
         let class = &mut self.classes[id];
         let from = std::mem::replace(&mut class.lane, to);
+        let stalled = self.lanes[from].stalled;
         let queued = std::mem::take(&mut class.queued);
         for task in &queued {
             self.empty(from, *task);
@@ -219,7 +237,10 @@ impl Index {
         }
         self.probes.set(self.probes.get() + 1 + queued.len() as u64);
         self.classes[id].queued = queued;
-        self.lanes[to].classes.insert(id);
+        let lane = &mut self.lanes[to];
+        lane.classes.insert(id);
+        // What has waited for so long has done so whatever its lane is called.
+        lane.stalled = lane.stalled.into_iter().chain(stalled).min().filter(|_| lane.waiting > 0);
         self.leave_lane(id, from);
     }
 
@@ -329,14 +350,28 @@ impl Index {
             if self.avoiding.contains(&id) != (waits && !is_aside && !lane.key.avoid.is_empty()) {
                 return Err(format!("lane {:?} avoids hosts and isn't listed", id.data()));
             }
+            let is_exclusive = waits && !is_aside && lane.key.exclusivity == Exclusivity::Host;
+            if self.exclusive.contains(&id) != is_exclusive {
+                return Err(format!("lane {:?} is exclusive and isn't listed", id.data()));
+            }
             for shape in &lane.key.eligible {
                 let shape = self.shapes.get(*shape).ok_or("a lane's shape is gone")?;
-                if !shape.lanes.contains(&id) || shape.waiting.contains(&id) != (waits && !is_aside) {
+                let may_begin = waits && !is_aside && self.has_token(&lane.key.exclusivity, shape.pool);
+                if !shape.lanes.contains(&id) || shape.waiting.contains(&id) != may_begin {
                     return Err(format!("shape knows lane {:?} wrongly", id.data()));
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Puts a lane into a list, or takes it out.
+fn put(lanes: &mut BTreeSet<LaneId>, lane: LaneId, is_in: bool) {
+    if is_in {
+        lanes.insert(lane);
+    } else {
+        lanes.remove(&lane);
     }
 }
 

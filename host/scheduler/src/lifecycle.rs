@@ -6,7 +6,7 @@ use crate::attempts::{Tried, gave_up, used_up};
 use crate::effect::{Change, Effect, End, OperationStage, Output};
 use crate::ids::{InvocationId, OperationId, TaskId, Text};
 use crate::lanes::Waiting;
-use crate::metrics::Retry;
+use crate::metrics::{Claim, Retry};
 use crate::scheduler::Scheduler;
 use crate::task::{Failure, Operation, TaskState};
 use crate::time::Time;
@@ -28,6 +28,8 @@ impl Scheduler {
             invocations: task.invocations.iter().map(|(i, _)| *i).collect(),
         };
         self.index.push(id, waiting);
+        let lane = self.index.classes[self.tasks[id].class].lane;
+        self.index.lanes[lane].stalled.get_or_insert(self.now);
         self.arm_look();
     }
 
@@ -101,7 +103,10 @@ impl Scheduler {
     /// The task is over for everybody. A worker that still runs it learns so when it next calls.
     pub(crate) fn end_task(&mut self, id: TaskId, end: &End, out: &mut Output) {
         match self.tasks[id].state {
-            TaskState::Queued => self.dequeue(id),
+            TaskState::Queued => {
+                self.dequeue(id);
+                self.end_claim(id, Claim::Dropped);
+            }
             TaskState::Running(worker) => {
                 self.count_running(id, false);
                 let run = self.fleet.workers.get_mut(worker).and_then(|w| w.run.as_mut());

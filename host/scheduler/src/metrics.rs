@@ -83,6 +83,8 @@ impl WorkerState {
 const ENDS: [&str; 6] = ["reported", "cached", "cancelled", "gave_up", "unschedulable", "refused"];
 /// Why tasks go back into the queue.
 const RETRIES: [&str; 6] = ["lost", "given_back", "reported", "run_again", "undelivered", "exhausted"];
+/// What becomes of claims on hosts.
+const CLAIMS: [&str; 4] = ["made", "met", "moved", "dropped"];
 /// Why submissions are refused.
 const REFUSALS: [&str; 3] = ["queue_full", "too_many_classes", "too_many_demands"];
 
@@ -92,6 +94,15 @@ pub(crate) enum Retry {
     Failed(Failure),
     Undelivered,
     Exhausted,
+}
+
+/// What becomes of a claim on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Made,
+    Met,
+    Moved,
+    Dropped,
 }
 
 /// Everything at one moment.
@@ -119,6 +130,12 @@ pub struct Metrics {
     pub ended: [(&'static str, u64); ENDS.len()],
     /// How often tasks went back into the queue, by cause.
     pub retried: [(&'static str, u64); RETRIES.len()],
+    /// Hosts that are kept free for a task.
+    pub hosts_reserved: usize,
+    /// How often hosts were, and what came of it.
+    pub reservations: [(&'static str, u64); CLAIMS.len()],
+    /// From when a host is kept free for a task until the task begins.
+    pub reservation_wait: Histogram,
     /// By pool: those that are declared, and those that had workers.
     pub pools: Vec<PoolMetrics>,
 }
@@ -211,6 +228,8 @@ pub(crate) struct Tally {
     refused: [u64; REFUSALS.len()],
     ended: [u64; ENDS.len()],
     retried: [u64; RETRIES.len()],
+    claims: [u64; CLAIMS.len()],
+    claim_wait: Histogram,
     /// By slot; those beyond the end have done nothing yet.
     pools: Vec<Done>,
 }
@@ -265,6 +284,15 @@ impl Tally {
         self.retried[at] += 1;
     }
 
+    pub(crate) fn claim(&mut self, what: Claim) {
+        self.claims[what as usize] += 1;
+    }
+
+    /// So long a host was kept free until the task began that it was for.
+    pub(crate) fn claim_waited(&mut self, wait: Duration) {
+        self.claim_wait.add(wait);
+    }
+
     /// A worker is given a task; `waited` is since it arrived, if no worker had it before.
     pub(crate) fn assigned(&mut self, slot: Slot, waited: Option<Duration>) {
         let pool = self.pool(slot);
@@ -305,6 +333,9 @@ impl Scheduler {
             refused: named(REFUSALS, self.tally.refused),
             ended: named(ENDS, self.tally.ended),
             retried: named(RETRIES, self.tally.retried),
+            hosts_reserved: self.claims.len(),
+            reservations: named(CLAIMS, self.tally.claims),
+            reservation_wait: self.tally.claim_wait,
             pools: self.pool_metrics(),
         }
     }

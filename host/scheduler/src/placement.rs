@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use crate::effect::{Change, Output, Reply};
 use crate::ids::{HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
+use crate::metrics::Claim;
 use crate::properties::{Amounts, Atom};
 use crate::scheduler::{Scheduler, reply};
 use crate::task::TaskState;
@@ -39,7 +40,9 @@ impl Placement {
             Self::Pack => (0, Some(free)),
             Self::BestFit => {
                 let asked = demand.iter().zip(free).filter(|(asked, _)| **asked > 0);
-                let left = asked.map(|(asked, free)| (u128::from(free - asked) << 16) / u128::from(*asked));
+                let left = asked.map(|(asked, free)| {
+                    (u128::from(free.saturating_sub(*asked)) << 16) / u128::from(*asked)
+                });
                 (left.sum(), None)
             }
         }
@@ -59,6 +62,14 @@ impl Placement {
 /// So many hosts are looked at before all are.
 const HOSTS_AT_A_GLANCE: usize = 64;
 
+/// What is next on a host.
+enum Work {
+    /// A worker of it gets a task.
+    Run(WorkerId, TaskId),
+    /// A host, which need not be the same, is kept free for a task.
+    Claim(TaskId, HostId),
+}
+
 /// A worker whose call is being answered, and the call.
 pub(crate) type Caller = (WorkerId, PollId);
 
@@ -73,7 +84,10 @@ impl Scheduler {
         }
         match self.worker_for(id) {
             Some(caller) => self.assign(id, caller, out),
-            None => self.enqueue(id),
+            None => {
+                self.enqueue(id);
+                self.note_exclusive(id);
+            }
         }
     }
 
@@ -112,7 +126,7 @@ impl Scheduler {
     }
 
     /// The host that a task goes to, of those that wait and have room.
-    fn open_for(&self, id: TaskId) -> Option<Open> {
+    pub(crate) fn open_for(&self, id: TaskId) -> Option<Open> {
         let task = &self.tasks[id];
         let lane = &self.index.lanes[self.index.classes[task.class].lane];
         // Others of the same digest wait: where they can't go, this can't.
@@ -121,23 +135,29 @@ impl Scheduler {
         }
         let lane = &lane.key;
         let digest = &self.tasks[id].digest;
-        let demand = &self.index.demands[lane.demand].amounts;
+        let demand = &self.index.demands[lane.demand];
         let mut best: Option<(Merit<'_>, Open)> = None;
         let mut compared = 0;
         for shape in &lane.eligible {
             self.index.probe();
             let Some(groups) = self.fleet.open.get(shape) else { continue };
-            for (free, group) in groups.range(demand.clone()..) {
+            if !self.index.has_token(&lane.exclusivity, self.index.shapes[*shape].pool) {
+                continue;
+            }
+            for (free, group) in groups.range(demand.least.clone()..) {
                 self.index.probe();
-                if !fits(demand, free) {
+                if !fits(&demand.least, free) {
                     continue;
                 }
-                let merit = self.config.placement.merit(demand, free);
+                let merit = self.config.placement.merit(&demand.packed, free);
                 let mut better = group.iter().take_while(|o| best.is_none_or(|b| (merit, **o) < b));
                 let found = better.find(|open| {
                     self.index.probe();
                     let host = &self.fleet.hosts[open.host];
-                    !host.running.contains(digest) && !self.avoids(lane, host)
+                    demand.fits(free, &host.totals)
+                        && host.tolerates(&lane.exclusivity, self.now)
+                        && !host.running.contains(digest)
+                        && !self.avoids(lane, host)
                 });
                 best = found.map(|open| (merit, *open)).or(best);
                 compared += 1;
@@ -161,7 +181,14 @@ impl Scheduler {
         mut caller: Option<Caller>,
         out: &mut Output,
     ) -> Option<Caller> {
-        while let Some((worker, task)) = self.work_for(host, caller) {
+        while let Some(work) = self.work_for(host, caller) {
+            let (worker, task) = match work {
+                Work::Run(worker, task) => (worker, task),
+                Work::Claim(task, host) => {
+                    self.claim(task, host);
+                    continue;
+                }
+            };
             match caller.take_if(|c| c.0 == worker) {
                 Some(caller) => self.assign(task, caller, out),
                 None => {
@@ -173,10 +200,10 @@ impl Scheduler {
         caller
     }
 
-    /// The task that is next for some worker of the host. What one of a kind may run, the others may too.
-    fn work_for(&self, host: HostId, caller: Option<Caller>) -> Option<(WorkerId, TaskId)> {
-        let host = &self.fleet.hosts[host];
-        if !host.accepts() {
+    /// What is next on a host for its workers that wait. What one of a kind may run, the others may too.
+    fn work_for(&self, id: HostId, caller: Option<Caller>) -> Option<Work> {
+        let host = &self.fleet.hosts[id];
+        if !host.accepts_claimant() {
             return None;
         }
         let caller = caller.map(|(w, _)| w);
@@ -184,10 +211,21 @@ impl Scheduler {
         let others = host.idle_of_each_kind().filter(|w| kind != Some(self.fleet.workers[*w].kind));
         let idle: SmallVec<[(ShapeId, WorkerId); 4]> =
             caller.into_iter().chain(others).map(|w| (self.shape_of(w), w)).collect();
+        if idle.is_empty() {
+            return None;
+        }
+        if host.reserved.is_some() {
+            return self.claimant_of(host, &idle).map(|(worker, task)| Work::Run(worker, task));
+        }
         let shapes: SmallVec<[ShapeId; 4]> = idle.iter().map(|(s, _)| *s).collect();
-        let (task, for_shapes) = self.next_for(host, &shapes, &host.free())?;
-        let (_, worker) = idle.iter().find(|(s, _)| for_shapes.contains(s))?;
-        Some((*worker, task))
+        let Some(next) = self.next_for(host, &shapes) else {
+            return self.claimant_elsewhere(host, &idle).map(|(worker, task)| Work::Run(worker, task));
+        };
+        if let Some(host) = next.claims {
+            return Some(Work::Claim(next.task, host));
+        }
+        let (_, worker) = idle.iter().find(|(s, _)| next.shapes.contains(s))?;
+        Some(Work::Run(*worker, next.task))
     }
 
     fn shape_of(&self, worker: WorkerId) -> ShapeId {
@@ -196,8 +234,16 @@ impl Scheduler {
 
     pub(crate) fn assign(&mut self, id: TaskId, (worker, poll): Caller, out: &mut Output) {
         self.dequeue(id);
+        let has_claim = self.tasks[id].has_claim;
+        self.end_claim(id, Claim::Met);
         self.end_aside(id);
-        self.note_last_host(id, self.fleet.workers[worker].host);
+        let host = self.fleet.workers[worker].host;
+        self.note_last_host(id, host);
+        // Who had to claim a host leaves others like it no better off.
+        if !has_claim {
+            let lane = self.index.classes[self.tasks[id].class].lane;
+            self.index.begun(lane, self.now);
+        }
         let task = &mut self.tasks[id];
         let is_first = task.attempts.is_empty() && task.undelivered == 0 && task.exhausted == 0;
         let waited = is_first.then(|| self.now.since(task.queued_at));
@@ -205,17 +251,23 @@ impl Scheduler {
         task.state = TaskState::Running(worker);
         self.count_running(id, true);
         let task = &self.tasks[id];
-        let demand = self.index.demands[self.index.classes[task.class].key.demand].amounts.clone();
+        let class = &self.index.classes[task.class].key;
         let run = Run {
             task: Some(id),
             digest: task.digest.clone(),
-            demand,
+            demand: self.index.demands[class.demand].taken(&self.fleet.hosts[host].totals),
+            exclusivity: class.exclusivity.clone(),
+            is_over: false,
+            expected: task.expected(),
             since: self.now,
             stage: None,
             sent_again: 0,
         };
         let operations = task.operations.clone();
+        let (exclusivity, pool) = (run.exclusivity.clone(), self.pool_of(worker));
         self.fleet.start(&self.index, worker, run);
+        self.index.take_token(&exclusivity, pool);
+        self.arm_host(host);
         self.call_again(worker);
         out.effects.push(reply(poll, Reply::Execute(id)));
         for operation in operations {
@@ -231,7 +283,7 @@ impl Scheduler {
 
     /// Some host other than those to avoid takes tasks of the lane, now or when it is free.
     pub(crate) fn is_elsewhere(&self, lane: &LaneKey) -> bool {
-        let demand = &self.index.demands[lane.demand].amounts;
+        let demand = &self.index.demands[lane.demand];
         let kinds = lane.eligible.iter().flat_map(|s| &self.index.shapes[*s].kinds);
         let mut hosts = kinds.flat_map(|k| self.index.kinds[*k].hosts.iter().map(|h| (*k, *h)));
         hosts.any(|(kind, host)| {
@@ -246,7 +298,8 @@ impl Scheduler {
     pub(crate) fn has_many_hosts(&self, kind: KindId, totals: &Amounts) -> bool {
         let Some(k) = self.index.kinds.get(kind) else { return false };
         let hosts = k.hosts.iter().take(HOSTS_AT_A_GLANCE);
-        let serving = hosts.filter(|h| self.fleet.hosts[**h].serves(kind, totals));
+        let hosts = hosts.map(|h| &self.fleet.hosts[*h]);
+        let serving = hosts.filter(|h| h.serves_all(kind) && fits(totals, &h.totals));
         serving.take(self.config.max_attempts).count() >= self.config.max_attempts
     }
 

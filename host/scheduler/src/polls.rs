@@ -8,6 +8,7 @@ use crate::event::{Poll, Report, Stage, Verdict, WorkerSpec};
 use crate::ids::{ActionDigest, PollId, TaskId, Text, WorkerId};
 use crate::metrics::Retry;
 use crate::properties::Amounts;
+use crate::route::Exclusivity;
 use crate::scheduler::{Scheduler, reply};
 use crate::task::Failure;
 use crate::timers::Subject;
@@ -55,14 +56,14 @@ impl Scheduler {
                 run.stage = Some(*stage);
                 out.effects.push(reply(poll.poll, Reply::Continue));
                 // The command is over: what it took can serve another. The slot is free when the result comes.
-                if *stage == Stage::UploadingOutputs && self.fleet.give_back(&self.index, worker) {
+                if *stage == Stage::UploadingOutputs && self.command_over(worker) {
                     self.offer(self.fleet.workers[worker].host, out);
                 }
             }
             Report::Completed(digest, verdict) if run.digest.is_reported_as(digest) => {
                 let tried = Tried { worker, since: run.since };
                 self.tally.executed(self.fleet.workers[worker].slot, self.now.since(tried.since));
-                self.fleet.stop(&self.index, worker, self.now);
+                self.stop(worker);
                 let again = self.completed(tried, task, verdict, out);
                 self.poll_without_task(worker, again, poll, out);
             }
@@ -73,7 +74,7 @@ impl Scheduler {
             }
             _ => {
                 let (tried, started) = (Tried { worker, since: run.since }, run.stage.is_some());
-                self.fleet.stop(&self.index, worker, self.now);
+                self.stop(worker);
                 let again = self.take_back(tried, task, started, poll.prefer_idle, out);
                 self.poll_without_task(worker, again, poll, out);
             }
@@ -155,7 +156,7 @@ impl Scheduler {
             out.effects.push(reply(poll.poll, Reply::Idle));
             self.offer(self.fleet.workers[worker].host, out);
         } else {
-            self.fleet.stop(&self.index, worker, self.now);
+            self.stop(worker);
             self.take_spec(worker, &poll.spec, out);
             self.next_work(worker, poll, out);
         }
@@ -189,15 +190,24 @@ impl Scheduler {
         if self.fleet.workers[worker].run.as_ref().is_some_and(|r| r.digest.is_reported_as(digest)) {
             return;
         }
-        self.fleet.stop(&self.index, worker, self.now);
+        self.stop(worker);
         let host = &self.fleet.hosts[self.fleet.workers[worker].host];
         // One of its siblings has it too: two of a digest don't run on one host, so this one is wrong.
         if host.running.contains(digest) {
             return;
         }
         let demand = Amounts::from_elem(0, host.totals.len());
-        let run =
-            Run { task: None, digest: digest.clone(), demand, since: self.now, stage: None, sent_again: 0 };
+        let run = Run {
+            task: None,
+            digest: digest.clone(),
+            demand,
+            exclusivity: Exclusivity::Shared,
+            is_over: false,
+            expected: None,
+            since: self.now,
+            stage: None,
+            sent_again: 0,
+        };
         self.fleet.start(&self.index, worker, run);
     }
 
@@ -237,7 +247,7 @@ impl Scheduler {
     }
 
     fn lost(&mut self, id: WorkerId, out: &mut Output) {
-        let run = self.fleet.stop(&self.index, id, self.now);
+        let run = self.stop(id);
         let again = run.and_then(|run| Some((run.task?, run.since))).and_then(|(task, since)| {
             let after = self.config.worker_expiry.as_secs();
             let cause: Text = format!("the worker disappeared: it has not called for {after} s").into();
@@ -260,6 +270,9 @@ impl Scheduler {
     fn host_has_less(&mut self, host: &Text, gone: &Gone, out: &mut Output) {
         if gone.last_of_kind {
             self.place_what_may_go_elsewhere(&gone.spec.offered.atoms, out);
+        }
+        for task in self.index.waiting_of(&gone.resized) {
+            self.let_choose(task, out);
         }
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);

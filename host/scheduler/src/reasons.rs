@@ -11,6 +11,8 @@ pub enum Obstacle {
     OtherSizeClass,
     /// It lacks an asked property, or has another value.
     PropertyMismatch,
+    /// Its host is never taken by an exclusive action.
+    NoExclusive,
     /// Its host has less in all than the action asks for.
     NeverFits,
     /// An operator has drained it.
@@ -25,14 +27,24 @@ pub enum Obstacle {
     BackingOff,
     /// It is not on the host that the action waits for.
     Affinity,
+    /// Its host is kept free for another action.
+    Reserved,
     /// It runs something.
     Busy,
+    /// An exclusive action executes on its host.
+    ExclusiveThere,
     /// Its host runs the same action, and can't run it twice.
     SameActionThere,
     /// Its host runs as many actions as it may.
     MaxInflight,
     /// Its host has not enough left.
     NotEnoughFree,
+    /// Others execute on its host, and the action is exclusive.
+    OthersThere,
+    /// Its host admits an exclusive action only later.
+    NotAdmitted,
+    /// As many actions of its group execute as may.
+    GroupFull,
     /// It has not called since its last answer; it will.
     NotCalling,
     /// Nothing: it is about to be given the action, or one before it.
@@ -41,11 +53,12 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// Each of them, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 23] = [
         Self::OtherInstance,
         Self::OtherPool,
         Self::OtherSizeClass,
         Self::PropertyMismatch,
+        Self::NoExclusive,
         Self::NeverFits,
         Self::Drained,
         Self::Paused,
@@ -53,10 +66,15 @@ impl Obstacle {
         Self::FailedThere,
         Self::BackingOff,
         Self::Affinity,
+        Self::Reserved,
         Self::Busy,
+        Self::ExclusiveThere,
         Self::SameActionThere,
         Self::MaxInflight,
         Self::NotEnoughFree,
+        Self::OthersThere,
+        Self::NotAdmitted,
+        Self::GroupFull,
         Self::NotCalling,
         Self::Nothing,
     ];
@@ -68,6 +86,7 @@ impl Obstacle {
             Self::OtherPool => "other-pool",
             Self::OtherSizeClass => "other-size-class",
             Self::PropertyMismatch => "property-mismatch",
+            Self::NoExclusive => "no-exclusive",
             Self::NeverFits => "never-fits",
             Self::Drained => "drained",
             Self::Paused => "paused",
@@ -75,10 +94,15 @@ impl Obstacle {
             Self::FailedThere => "failed-there",
             Self::BackingOff => "backing-off",
             Self::Affinity => "affinity",
+            Self::Reserved => "reserved",
             Self::Busy => "busy",
+            Self::ExclusiveThere => "exclusive-there",
             Self::SameActionThere => "same-action-there",
             Self::MaxInflight => "max-inflight",
             Self::NotEnoughFree => "not-enough-free",
+            Self::OthersThere => "others-there",
+            Self::NotAdmitted => "not-admitted",
+            Self::GroupFull => "group-full",
             Self::NotCalling => "not-calling",
             Self::Nothing => "free",
         }
@@ -102,6 +126,8 @@ pub enum Reason {
     NoSizeClass,
     /// No worker has what it asks for.
     NoPropertyMatch,
+    /// It is exclusive, and no worker's host admits such.
+    NoExclusive,
     /// No host has as much in all as it asks for.
     NeverFits,
     /// A declared pool could run it, and no worker of it that can is there.
@@ -116,6 +142,12 @@ pub enum Reason {
     BackingOff,
     /// It waits a while for the host that last ran its affinity key.
     Affinity,
+    /// A host is kept free for it, where others execute that have to end first.
+    Reserved,
+    /// It is exclusive, and others execute on each host that admits it, or none admits it yet.
+    Exclusive,
+    /// As many actions of its group execute as may.
+    GroupFull,
     /// All that could run it are busy.
     AllBusy,
     /// It has just come, or its turn comes next.
@@ -124,7 +156,7 @@ pub enum Reason {
 
 impl Reason {
     /// Each of them, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::Running,
         Self::UnknownProperty,
         Self::NoWorkerRegistered,
@@ -132,6 +164,7 @@ impl Reason {
         Self::NoPool,
         Self::NoSizeClass,
         Self::NoPropertyMatch,
+        Self::NoExclusive,
         Self::NeverFits,
         Self::PoolEmpty,
         Self::Drained,
@@ -139,6 +172,9 @@ impl Reason {
         Self::Quarantined,
         Self::BackingOff,
         Self::Affinity,
+        Self::Reserved,
+        Self::Exclusive,
+        Self::GroupFull,
         Self::AllBusy,
         Self::Next,
     ];
@@ -153,6 +189,7 @@ impl Reason {
             Self::NoPool => "no-pool",
             Self::NoSizeClass => "no-size-class",
             Self::NoPropertyMatch => "no-property-match",
+            Self::NoExclusive => "no-exclusive",
             Self::NeverFits => "never-fits",
             Self::PoolEmpty => "pool-empty",
             Self::Drained => "drained",
@@ -160,6 +197,9 @@ impl Reason {
             Self::Quarantined => "quarantined",
             Self::BackingOff => "backing-off",
             Self::Affinity => "affinity",
+            Self::Reserved => "reserved",
+            Self::Exclusive => "exclusive",
+            Self::GroupFull => "group-full",
             Self::AllBusy => "all-busy",
             Self::Next => "next",
         }
@@ -174,6 +214,7 @@ impl Reason {
             | Self::NoPool
             | Self::NoSizeClass
             | Self::NoPropertyMatch
+            | Self::NoExclusive
             | Self::NeverFits => true,
             Self::Running
             | Self::PoolEmpty
@@ -182,6 +223,9 @@ impl Reason {
             | Self::Quarantined
             | Self::BackingOff
             | Self::Affinity
+            | Self::Reserved
+            | Self::Exclusive
+            | Self::GroupFull
             | Self::AllBusy
             | Self::Next => false,
         }

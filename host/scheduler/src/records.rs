@@ -2,17 +2,19 @@
 //! still read them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::clients::whole_seconds;
 use crate::holds::{Hold, Pattern};
 use crate::ids::{ActionDigest, OperationId, TaskId, Text};
-use crate::properties::Schema;
+use crate::properties::{Amounts, Schema};
 use crate::route::Route;
 use crate::scheduler::{Config, Scheduler};
 use crate::task::{Attempt, Operation, Task, TaskState};
 use crate::time::Time;
 
 /// Version of the records below.
-pub const RECORD_VERSION: u32 = 3;
+pub const RECORD_VERSION: u32 = 4;
 
 /// A task, as it is written down. What the driver keeps for it (the Action, say) goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,10 @@ pub struct TaskRecord {
     pub digest: ActionDigest,
     /// The decision in force.
     pub route: Arc<Route>,
+    /// What it takes by measurement, as it was typed with the decision.
+    pub measured: Option<Amounts>,
+    /// How long it is expected to execute, in whole seconds.
+    pub expected: Option<Duration>,
     /// When it arrived.
     pub queued_at: Time,
     /// Tries so far.
@@ -91,7 +97,10 @@ impl Scheduler {
     pub fn task_record(&self, id: TaskId) -> Option<TaskRecord> {
         let task = self.tasks.get(id)?;
         let operations = task.operations.iter().filter_map(|o| self.operations.get(*o));
+        let demand = &self.index.demands[self.index.classes[task.class].key.demand];
         Some(TaskRecord {
+            measured: (demand.packed != demand.asked).then(|| demand.packed.clone()),
+            expected: task.expected(),
             sequence: task.sequence,
             instance: task.instance.clone(),
             digest: task.digest.clone(),
@@ -151,15 +160,18 @@ impl Scheduler {
         if crate::attempts::used_up(&self.config, &record.attempts) {
             return Err(crate::attempts::gave_up(&record.attempts).to_string());
         }
-        let asked = self.schema.action(&record.route.platform).map_err(|e| e.to_string())?;
+        let mut asked = self.schema.action(&record.route.platform).map_err(|e| e.to_string())?;
+        // Other keys in today's schema: it was measured by others.
+        asked.measured = record.measured.clone().filter(|m| m.len() == asked.demand.len());
         let class = self.class(&record.instance, &record.route, &asked).map_err(|e| e.to_string())?;
+        let expected_s = whole_seconds(record.expected);
         let task = Task {
             sequence: record.sequence,
             instance: record.instance.clone(),
             digest: record.digest.clone(),
             route: record.route.clone(),
             class,
-            key: self.queue_key(record.queued_at, record.route.priority, record.sequence),
+            key: self.queue_key(record.queued_at, record.route.priority, expected_s, record.sequence),
             queued_at: record.queued_at,
             state: TaskState::Queued,
             operations: Default::default(),
@@ -169,6 +181,8 @@ impl Scheduler {
             exhausted: 0,
             rests: false,
             aside_until: None,
+            has_claim: false,
+            expected_s,
             unserved_since: Some(self.now.max(record.queued_at)),
             armed: None,
         };

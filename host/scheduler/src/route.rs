@@ -39,8 +39,38 @@ pub enum SizeClass {
     AtLeast(u32),
 }
 
+impl SizeClass {
+    /// The class that is meant, whichever there are.
+    pub(crate) fn exact(self) -> Option<u32> {
+        match self {
+            Self::Exactly(n) => Some(n),
+            Self::Learned | Self::Smallest | Self::Largest | Self::AtLeast(_) => None,
+        }
+    }
+
+    /// Which class is meant depends on which there are.
+    pub(crate) fn is_relative(self) -> bool {
+        matches!(self, Self::Smallest | Self::Largest | Self::AtLeast(_))
+    }
+
+    /// The class that is meant where workers of these are able; `None`: any, or none is there.
+    pub(crate) fn among(self, there: impl IntoIterator<Item = u32>) -> Option<u32> {
+        let there = there.into_iter();
+        match self {
+            Self::Learned => None,
+            Self::Exactly(n) => Some(n),
+            Self::Smallest => there.min(),
+            Self::Largest => there.max(),
+            // Smaller ones only if there are no others, and then the largest.
+            Self::AtLeast(n) => {
+                there.min_by_key(|s| if *s >= n { (false, *s) } else { (true, u32::MAX - *s) })
+            }
+        }
+    }
+}
+
 /// Within what a group of exclusive actions is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// One worker host.
     Host,

@@ -21,6 +21,7 @@ use crate::sharing::Sharable;
 use crate::task::{Operation, Task};
 use crate::time::Time;
 use crate::timers::{Subject, Timers};
+use crate::together::Later;
 use crate::unschedulable::Look;
 use crate::workers::Fleet;
 
@@ -67,6 +68,13 @@ pub struct Config {
     /// this scheduler started, or from when the last that could have was missed, whichever is the latest. So pools have
     /// that long to grow from nothing. 0: it waits for ever.
     pub unschedulable_timeout: Duration,
+    /// When it is its turn, a task has a host kept free for it that has no room, if nothing of its kind has begun for so long: others
+    /// ask for less, and would take what becomes free again and again.
+    pub reservation_after: Duration,
+    /// In percent: so many of the hosts that could run a task are kept free for such as it at most, and at least one may be.
+    pub reserved_share: u32,
+    /// A host that isn't free for the task it is kept for after so long is exchanged for another.
+    pub reservation_timeout: Duration,
     /// Which of the hosts that wait an arriving task goes to.
     pub placement: Placement,
     /// What one unit of REv2 priority is worth, in time waited.
@@ -103,6 +111,9 @@ impl Default for Config {
             quarantine: Duration::from_secs(60),
             quarantine_max: Duration::from_secs(300),
             unschedulable_timeout: Duration::from_secs(15 * 60),
+            reservation_after: Duration::from_secs(60),
+            reserved_share: 10,
+            reservation_timeout: Duration::from_secs(10 * 60),
             placement: Placement::Spread,
             priority_step: Duration::from_secs(60),
             queued_tasks_max: 200_000,
@@ -141,6 +152,9 @@ pub struct Scheduler {
     pub(crate) index: Index,
     pub(crate) fleet: Fleet,
     pub(crate) last_hosts: LastHosts,
+    /// Tasks that a host is kept free for, by arrival, and since when.
+    pub(crate) claims: BTreeMap<u64, (TaskId, Time)>,
+    pub(crate) later: Later,
     /// Drains and pauses, and since when they are in force.
     pub(crate) holds: BTreeMap<(Hold, Pattern), Time>,
     pub(crate) timers: Timers,
@@ -169,6 +183,8 @@ impl Scheduler {
             index: Index::new(bounds),
             fleet: Fleet::new(config.placement),
             last_hosts: LastHosts::default(),
+            claims: BTreeMap::new(),
+            later: Later::default(),
             holds: BTreeMap::new(),
             timers: Timers::default(),
             look: Look::default(),
@@ -206,6 +222,7 @@ impl Scheduler {
             Event::Release(pattern) => self.release(&pattern, out),
             Event::Deadline => {}
         }
+        self.settle(out);
         self.deadlines(out);
     }
 
@@ -229,6 +246,7 @@ impl Scheduler {
                 Subject::Task(id) => self.task_due(id, out),
                 Subject::Look => self.look_due(out),
             }
+            self.settle(out);
         }
         while let Some((ended, id)) = self.finished.front().copied() {
             if ended + self.config.completed_retention > self.now {

@@ -10,7 +10,9 @@ use smallvec::SmallVec;
 use crate::classes::{ClassKey, Index};
 use crate::ids::{AtomId, ClassId, HostId, KindId, LaneId, PoolId, ShapeId, TaskId, Text};
 use crate::lanes::Eligible;
-use crate::properties::Atom;
+use crate::properties::{Amounts, Atom};
+use crate::route::{Exclusivity, SizeClass};
+use crate::workers::fits;
 
 /// What workers of a kind advertise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +22,8 @@ pub(crate) struct KindKey {
     pub(crate) atoms: Vec<Atom>,
     pub(crate) size_class: u32,
     pub(crate) pool: Text,
+    /// Exclusive actions may take the host for themselves.
+    pub(crate) admits_exclusive: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -28,6 +32,15 @@ pub(crate) struct Kind {
     pub(crate) shape: ShapeId,
     /// Hosts with workers of this kind.
     pub(crate) hosts: BTreeSet<HostId>,
+    /// What such hosts have in all, and how many have as much.
+    totals: BTreeMap<Amounts, usize>,
+}
+
+impl Kind {
+    /// Some host of these has as much in all.
+    pub(crate) fn has_in_all(&self, asked: &Amounts) -> bool {
+        self.totals.keys().any(|totals| fits(asked, totals))
+    }
 }
 
 /// What classes can see of a worker.
@@ -38,6 +51,8 @@ pub(crate) struct ShapeKey {
     pub(crate) atoms: SmallVec<[AtomId; 4]>,
     pub(crate) size_class: u32,
     pub(crate) pool: Text,
+    /// Exclusive actions may take the host for themselves.
+    pub(crate) admits_exclusive: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,12 +78,13 @@ impl Index {
             atoms: self.asked_of(&key),
             size_class: key.size_class,
             pool: key.pool.clone(),
+            admits_exclusive: key.admits_exclusive,
         };
         let shape = match self.shape_by_key.get(&shape_key) {
             Some(id) => *id,
             None => self.new_shape(shape_key),
         };
-        let kind = Kind { key: key.clone(), shape, hosts: BTreeSet::new() };
+        let kind = Kind { key: key.clone(), shape, hosts: BTreeSet::new(), totals: BTreeMap::new() };
         let id = self.kinds.insert(kind);
         for atom in &key.atoms {
             self.kinds_with.entry_ref(atom).or_default().insert(id);
@@ -84,10 +100,7 @@ impl Index {
         let whole = atoms.iter().find(|a| matches!(a, Atom::Whole(_)));
         let atom = whole.and_then(|a| self.atom_ids.get(a));
         let classes = atom.and_then(|a| self.classes_asking.get(*a)).into_iter().flatten();
-        let tasks = classes.flat_map(|c| &self.classes[*c].queued);
-        let mut tasks: Vec<_> = tasks.map(|t| (self.waiting[*t].key, *t)).collect();
-        tasks.sort_unstable();
-        tasks.into_iter().map(|(_, t)| t).collect()
+        self.waiting_of(&classes.copied().collect::<Vec<_>>())
     }
 
     /// Workers with these atoms have come or gone: classes that ask for a whole property list may be for others now.
@@ -111,6 +124,44 @@ impl Index {
         }
     }
 
+    /// Shapes have come or gone: another size class may be meant now. `true`: it is.
+    fn refresh_size(&mut self, id: ClassId) -> bool {
+        self.probe();
+        let class = &self.classes[id];
+        let (lane, eligible) = (class.lane, self.eligible(&class.key, class.prefix.as_ref()));
+        let differs = eligible != self.lanes[lane].key.eligible;
+        if differs {
+            self.split_lane(lane, &[id], eligible);
+        }
+        differs
+    }
+
+    /// Hosts of a kind have so much in all now, one more or one less. Returned: classes for which another size class is meant
+    /// since.
+    pub(crate) fn count_totals(&mut self, kind: KindId, totals: &Amounts, comes: bool) -> Vec<ClassId> {
+        let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
+        let n = kind.totals.entry(totals.clone()).or_default();
+        *n = if comes { *n + 1 } else { *n - 1 };
+        let (is_first, is_last) = (comes && *n == 1, *n == 0);
+        if is_last {
+            kind.totals.remove(totals);
+        }
+        if !is_first && !is_last {
+            return Vec::new();
+        }
+        let relative: Vec<ClassId> = self.relative.iter().copied().collect();
+        relative.into_iter().filter(|class| self.refresh_size(*class)).collect()
+    }
+
+    /// Queued tasks of these classes, in order.
+    pub(crate) fn waiting_of(&self, classes: &[ClassId]) -> Vec<TaskId> {
+        let classes = classes.iter().filter_map(|c| self.classes.get(*c));
+        let tasks = classes.flat_map(|c| &c.queued);
+        let mut tasks: Vec<_> = tasks.map(|t| (self.waiting[*t].key, *t)).collect();
+        tasks.sort_unstable();
+        tasks.into_iter().map(|(_, t)| t).collect()
+    }
+
     /// The atoms of a kind that classes ask for, sorted.
     fn asked_of(&self, kind: &KindKey) -> SmallVec<[AtomId; 4]> {
         let mut atoms: SmallVec<[AtomId; 4]> =
@@ -119,11 +170,11 @@ impl Index {
         atoms
     }
 
-    /// Forgets a kind that has no workers.
-    pub(crate) fn drop_kind(&mut self, id: KindId) {
-        let Some(kind) = self.kinds.remove(id) else { return };
+    /// Forgets a kind that has no workers. Returned: classes for which another size class is meant now.
+    pub(crate) fn drop_kind(&mut self, id: KindId) -> Vec<ClassId> {
+        let Some(kind) = self.kinds.remove(id) else { return Vec::new() };
         self.kind_by_key.remove(&kind.key);
-        self.leave_shape(id, kind.shape);
+        let resized = self.leave_shape(id, kind.shape);
         for atom in &kind.key.atoms {
             let Some(kinds) = self.kinds_with.get_mut(atom) else { continue };
             kinds.remove(&id);
@@ -133,15 +184,24 @@ impl Index {
             }
         }
         self.refresh_prefixes(&kind.key.atoms);
+        for class in &resized {
+            self.refresh_size(*class);
+        }
+        resized
     }
 
-    fn leave_shape(&mut self, kind: KindId, id: ShapeId) {
+    /// Returned: classes that nobody serves any more and that want a size relative to what there is.
+    fn leave_shape(&mut self, kind: KindId, id: ShapeId) -> Vec<ClassId> {
         let shape = &mut self.shapes[id];
         shape.kinds.remove(&kind);
         if !shape.kinds.is_empty() {
-            return;
+            return Vec::new();
         }
-        for lane in shape.lanes.clone() {
+        let lanes = shape.lanes.clone();
+        let left = lanes.iter().map(|lane| &self.lanes[*lane]).filter(|lane| lane.key.eligible.len() == 1);
+        let resized = left.flat_map(|lane| &lane.classes);
+        let resized = resized.filter(|c| self.classes[**c].key.size.is_relative()).copied().collect();
+        for lane in lanes {
             // One that became part of another has gone.
             if let Some(lane_now) = self.lanes.get(lane) {
                 let without = lane_now.key.eligible.iter().copied().filter(|s| *s != id).collect();
@@ -152,6 +212,7 @@ impl Index {
             self.invocations.release_pool(shape.pool);
             self.shape_by_key.remove(&shape.key);
         }
+        resized
     }
 
     fn insert_shape(&mut self, key: ShapeKey) -> ShapeId {
@@ -171,17 +232,25 @@ impl Index {
         // Every class asks either nothing or the atom that it is found by.
         let found = key.atoms.iter().filter_map(|a| self.classes_asking.get(*a)).flatten();
         let mut served: BTreeMap<LaneId, Vec<ClassId>> = BTreeMap::new();
+        let mut relative = Vec::new();
         for id in found.chain(&self.asking_nothing) {
             self.probe();
             let class = &self.classes[*id];
-            if may_serve(&key, &class.key, class.prefix.as_ref()) {
-                served.entry(class.lane).or_default().push(*id);
+            if !may_serve(&key, &class.key, class.prefix.as_ref()) {
+                continue;
+            }
+            match class.key.size.is_relative() {
+                true => relative.push(*id),
+                false => served.entry(class.lane).or_default().push(*id),
             }
         }
         let id = self.insert_shape(key);
         for (lane, classes) in served {
             let eligible = with(&self.lanes[lane].key.eligible, id);
             self.split_lane(lane, &classes, eligible);
+        }
+        for class in relative {
+            self.refresh_size(class);
         }
         id
     }
@@ -226,6 +295,16 @@ impl Index {
         shapes.sort_unstable();
         shapes.dedup();
         shapes.retain(|s| may_serve(&self.shapes[*s].key, class, prefix));
+        if class.size.is_relative() {
+            let asked = &self.demands[class.demand].asked;
+            let able = |s: &&ShapeId| self.shapes[**s].kinds.iter().any(|k| self.kinds[*k].has_in_all(asked));
+            let size = |s: &ShapeId| self.shapes[*s].key.size_class;
+            let meant = class.size.among(shapes.iter().filter(able).map(size));
+            // Where it fits nowhere, it does not matter where it waits.
+            if let Some(meant) = meant.or_else(|| class.size.among(shapes.iter().map(size))) {
+                shapes.retain(|s| size(s) == meant);
+            }
+        }
         shapes
     }
 
@@ -234,6 +313,11 @@ impl Index {
             let shape = self.shapes.get(kind.shape).ok_or("a kind's shape is gone")?;
             if shape.key.atoms != self.asked_of(&kind.key) || !shape.kinds.contains(&id) {
                 return Err(format!("kind {id:?} has the wrong shape"));
+            }
+        }
+        for (id, kind) in &self.kinds {
+            if kind.totals.values().sum::<usize>() != kind.hosts.len() {
+                return Err(format!("kind {id:?} has hosts with other totals: {kind:?}"));
             }
         }
         for (id, shape) in &self.shapes {
@@ -253,9 +337,15 @@ fn with(eligible: &Eligible, shape: ShapeId) -> Eligible {
     all
 }
 
-/// May workers of this shape run tasks of this class, capacity aside?
+fn matches_exactly(size: SizeClass, class: u32) -> bool {
+    !matches!(size, SizeClass::Exactly(n) if n != class)
+}
+
+/// May workers of this shape run tasks of this class, capacity aside? Where the class wants a size that is relative to
+/// what there is, others may come before it.
 fn may_serve(shape: &ShapeKey, class: &ClassKey, prefix: Option<&Text>) -> bool {
-    class.size_class.is_none_or(|s| s == shape.size_class)
+    matches_exactly(class.size, shape.size_class)
+        && (shape.admits_exclusive || class.exclusivity != Exclusivity::Host)
         && class.pool.as_ref().is_none_or(|p| *p == shape.pool)
         && prefix.is_none_or(|p| *p == shape.prefix)
         && is_path_prefix(&shape.prefix, &class.instance)

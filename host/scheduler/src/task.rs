@@ -1,6 +1,7 @@
 //! Tasks, and the operations that wait for them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -106,11 +107,21 @@ pub struct Task {
     pub(crate) unserved_since: Option<Time>,
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
-    /// Until when it waits for the host that last ran its affinity key, while it does.
+    /// Until when it waits for one host alone, while it does: the one that last ran its affinity key, or the one that is kept
+    /// free for it.
     pub(crate) aside_until: Option<Time>,
+    /// A host is kept free for it.
+    pub(crate) has_claim: bool,
+    /// Seconds that it is expected to execute; 0: nothing is known.
+    pub(crate) expected_s: u32,
 }
 
 impl Task {
+    /// How long it is expected to execute, where something is known.
+    pub fn expected(&self) -> Option<Duration> {
+        (self.expected_s > 0).then(|| Duration::from_secs(self.expected_s.into()))
+    }
+
     /// It waits for a worker.
     pub fn is_queued(&self) -> bool {
         self.state == TaskState::Queued

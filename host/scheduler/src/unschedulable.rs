@@ -122,7 +122,7 @@ impl Scheduler {
     /// Some host has workers for the lane and as much in all as its tasks take.
     fn is_served(&self, id: LaneId) -> bool {
         let lane = &self.index.lanes[id].key;
-        let demand = &self.index.demands[lane.demand].amounts;
+        let demand = &self.index.demands[lane.demand].asked;
         let kinds = lane.eligible.iter().flat_map(|s| &self.index.shapes[*s].kinds);
         let mut hosts = kinds.flat_map(|k| &self.index.kinds[*k].hosts);
         hosts.any(|h| crate::workers::fits(demand, &self.fleet.hosts[*h].totals))

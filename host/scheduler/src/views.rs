@@ -51,6 +51,10 @@ pub struct WorkerView {
     pub paused: Option<Text>,
     /// Why its host is in quarantine, if it is, and until when.
     pub quarantined: Option<Text>,
+    /// Its host is kept free for the action of this operation.
+    pub reserved_for: Option<Text>,
+    /// Its host executes an exclusive action.
+    pub exclusive: bool,
     /// What its host has of each `minimum` key that it has any of.
     pub amounts: Vec<AmountView>,
     /// Actions that its host runs.
@@ -193,6 +197,8 @@ impl Scheduler {
             drained: worker.drained,
             paused: self.why_paused(worker, host),
             quarantined: self.why_quarantined(host),
+            reserved_for: host.reserved.and_then(|task| self.first_operation(task)),
+            exclusive: host.alone > 0,
             amounts: amounts
                 .map(|(key, (free, total))| AmountView { key: key.clone(), free: *free, total: *total })
                 .collect(),

@@ -5,18 +5,21 @@ mod joining;
 use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
-use crate::classes::Index;
+use crate::classes::{Demand, Index};
 use crate::event::{Stage, WorkerSpec};
 use crate::health::Health;
 use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
 use crate::metrics::{Census, Slot, WorkerState};
 use crate::placement::Placement;
 use crate::properties::Amounts;
+use crate::route::Exclusivity;
 use crate::time::Time;
+use crate::together::Admission;
 
 pub(crate) use joining::Gone;
 
@@ -34,8 +37,18 @@ pub(crate) struct Host {
     kinds: BTreeMap<KindId, OfKind>,
     /// Different totals that its workers advertise, and how many do.
     advertised: BTreeMap<Amounts, usize>,
+    /// Workers whose command runs there, or of which nobody knows better.
+    pub(crate) busy: BTreeSet<WorkerId>,
+    /// Those of them that execute alone.
+    pub(crate) alone: usize,
+    /// How many of them belong to each group that is counted within hosts.
+    pub(crate) groups: BTreeMap<Text, u32>,
+    /// It is kept free for this task.
+    pub(crate) reserved: Option<TaskId>,
+    /// When an exclusive action may take it.
+    pub(crate) admission: Admission,
     /// Larger is later.
-    last_used: u64,
+    pub(crate) last_used: u64,
     /// Where it stands in `Fleet::open`.
     listed: SmallVec<[Listed; 1]>,
     pub(crate) health: Health,
@@ -87,6 +100,12 @@ pub(crate) struct Run {
     pub(crate) digest: ActionDigest,
     /// What it takes; nothing once its command is over.
     pub(crate) demand: Amounts,
+    /// What it tolerates beside it.
+    pub(crate) exclusivity: Exclusivity,
+    /// Its command is over: others needn't mind it any more.
+    pub(crate) is_over: bool,
+    /// How long it is expected to execute.
+    pub(crate) expected: Option<Duration>,
     /// When it was given, or found.
     pub(crate) since: Time,
     /// `None`: the worker has not said yet that it has the task.
@@ -141,7 +160,17 @@ impl Worker {
 impl Host {
     /// It may run one more.
     pub(crate) fn accepts(&self) -> bool {
-        self.health.accepts() && (self.max_inflight == 0 || self.running.len() < self.max_inflight as usize)
+        self.reserved.is_none() && self.accepts_claimant()
+    }
+
+    /// It may run one more, should it be the one that it is kept free for.
+    pub(crate) fn accepts_claimant(&self) -> bool {
+        self.health.accepts() && self.alone == 0 && self.has_slot()
+    }
+
+    /// It runs fewer than it may.
+    pub(crate) fn has_slot(&self) -> bool {
+        self.max_inflight == 0 || self.running.len() < self.max_inflight as usize
     }
 
     /// What is left. Nothing, should the host advertise less than what runs there took.
@@ -149,9 +178,9 @@ impl Host {
         self.totals.iter().zip(&self.used).map(|(total, used)| total.saturating_sub(*used)).collect()
     }
 
-    /// That much is free, and it may take one more.
-    pub(crate) fn has_room_for(&self, demand: &Amounts) -> bool {
-        self.accepts() && fits(demand, &self.free())
+    /// That much is free, it may take one more, and what executes there tolerates it.
+    pub(crate) fn has_room_for(&self, demand: &Demand, exclusivity: &Exclusivity, now: Time) -> bool {
+        self.accepts() && demand.fits(&self.free(), &self.totals) && self.tolerates(exclusivity, now)
     }
 
     /// Of each kind the worker that waits longest.
@@ -178,10 +207,13 @@ impl Host {
     }
 
     /// It takes tasks that take so much and that workers of that kind may run, now or when it is free.
-    pub(crate) fn serves(&self, kind: KindId, demand: &Amounts) -> bool {
-        self.health.quarantine.is_none()
-            && self.kinds.get(&kind).is_some_and(|of| of.workers > of.held)
-            && fits(demand, &self.totals)
+    pub(crate) fn serves(&self, kind: KindId, demand: &Demand) -> bool {
+        self.serves_all(kind) && fits(&demand.asked, &self.totals)
+    }
+
+    /// It takes tasks of that kind that ask for as much as it has in all, or less.
+    pub(crate) fn serves_all(&self, kind: KindId) -> bool {
+        self.health.quarantine.is_none() && self.kinds.get(&kind).is_some_and(|of| of.workers > of.held)
     }
 
     /// Kinds of its workers.
@@ -306,6 +338,7 @@ impl Fleet {
             *used += asked;
         }
         host.running.insert(run.digest.clone());
+        host.begins(id, &run, run.since);
         host.last_used = self.clock;
         if run.task.is_some() {
             host.health.started(id);
@@ -324,25 +357,32 @@ impl Fleet {
             *used -= asked;
         }
         host.running.remove(&run.digest);
+        if !run.is_over {
+            host.ends(id, &run);
+        }
         host.health.stopped(id);
         let host = worker.host;
         self.relist(index, host);
         Some(run)
     }
 
-    /// Gives back what a worker's action takes before it is over. `false`: it takes nothing, or did so already.
-    pub(crate) fn give_back(&mut self, index: &Index, id: WorkerId) -> bool {
+    /// Its command is over, its outputs are not yet there: gives back what it takes. Returned is what others had to tolerate
+    /// so far, and whether any of that can make a difference to somebody; `None`: that was known.
+    pub(crate) fn command_over(&mut self, index: &Index, id: WorkerId) -> Option<(Exclusivity, bool)> {
         let worker = &mut self.workers[id];
-        let Some(run) = &mut worker.run else { return false };
+        let run = worker.run.as_mut().filter(|run| !run.is_over)?;
         let host = &mut self.hosts[worker.host];
-        let mut some = false;
+        run.is_over = true;
+        host.ends(id, run);
+        let mut matters =
+            run.exclusivity != Exclusivity::Shared || host.busy.is_empty() || host.reserved.is_some();
         for (used, asked) in host.used.iter_mut().zip(&mut run.demand) {
-            some |= *asked > 0;
+            matters |= *asked > 0;
             *used -= std::mem::take(asked);
         }
-        let host = worker.host;
+        let (exclusivity, host) = (run.exclusivity.clone(), worker.host);
         self.relist(index, host);
-        some
+        Some((exclusivity, matters))
     }
 
     // === Where an arriving task may go ===

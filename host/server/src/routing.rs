@@ -9,7 +9,7 @@ use pointsman_policy::{ActionFacts, CommandFacts, Decision, Hook, PolicyId, Runt
 use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
 use pointsman_proto::{pack, v1};
 use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
-use pointsman_scheduler::route::{Exclusivity, Property, Route, SizeClass};
+use pointsman_scheduler::route::{Property, Route};
 use prost_types::Any;
 use tonic::Status;
 
@@ -344,15 +344,8 @@ pub fn properties(platform: &Platform) -> Vec<Property> {
 
 /// What this version does not do is refused, not done otherwise in silence.
 fn not_served(route: &Route) -> Option<&'static str> {
-    if route.exclusivity != Exclusivity::Shared {
-        Some("the route asks for exclusive execution, which this version does not offer")
-    } else if route.strategies.is_some() {
-        Some("the route asks for execution strategies, which this version does not offer")
-    } else if matches!(route.size, SizeClass::Smallest | SizeClass::Largest) {
-        Some("the route asks for the smallest or largest size class; this version offers only an exact one")
-    } else {
-        None
-    }
+    let asks = route.strategies.is_some();
+    asks.then_some("the route asks for execution strategies, which this version does not offer")
 }
 
 fn property_help(error: &PropertyError) -> String {

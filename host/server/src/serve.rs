@@ -363,6 +363,9 @@ fn core(config: &Config) -> pointsman_scheduler::scheduler::Config {
         quarantine: config.timers.quarantine,
         quarantine_max: config.timers.quarantine_max,
         unschedulable_timeout: config.timers.unschedulable_timeout,
+        reservation_after: config.timers.reservation_after,
+        reserved_share: config.reserved_percent,
+        reservation_timeout: config.timers.reservation_timeout,
         placement: match config.placement {
             config::Placement::Spread => Placement::Spread,
             config::Placement::Pack => Placement::Pack,

@@ -1,18 +1,19 @@
 //! Workers come, go, and become others; hosts come with their first worker and go with their last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Fleet, Host, Worker};
+use super::{Fleet, Host, Worker, fits};
 use crate::classes::Index;
-use crate::event::WorkerSpec;
-use crate::ids::{HostId, KindId, Set, Text, WorkerId};
+use crate::event::{HostExclusive, WorkerSpec};
+use crate::ids::{ClassId, HostId, KindId, Set, Text, WorkerId};
 use crate::metrics::WorkerState;
 use crate::properties::Amounts;
 use crate::shapes::KindKey;
 use crate::time::Time;
+use crate::together::Admission;
 
 /// So many hosts that did badly are remembered when they are gone.
 const REMEMBERED_MAX: usize = 1024;
@@ -32,6 +33,8 @@ pub(crate) struct Gone {
     pub(crate) last_of_kind: bool,
     /// Its host no longer serves what it served.
     pub(crate) serves_less: bool,
+    /// With the last of its kind another size class is meant by these.
+    pub(crate) resized: Vec<ClassId>,
 }
 
 impl Fleet {
@@ -61,21 +64,29 @@ impl Fleet {
         });
         self.census.came(slot, WorkerState::of(&self.workers[id]));
         self.worker_by_key.insert(key.clone(), id);
+        // Whoever waits elsewhere needs nothing new: the worker is offered what is meant for it.
         self.join_host(index, host_id, kind, spec);
         self.count_health(host_id);
         self.relist(index, host_id);
         id
     }
 
-    /// A host has one worker more of that kind.
-    fn join_host(&mut self, index: &mut Index, id: HostId, kind: KindId, spec: &WorkerSpec) {
-        index.kinds[kind].hosts.insert(id);
+    /// A host has one worker more of that kind. Returned: classes for which another size class is meant now.
+    fn join_host(&mut self, index: &mut Index, id: HostId, kind: KindId, spec: &WorkerSpec) -> Vec<ClassId> {
+        let is_first = index.kinds[kind].hosts.insert(id);
         let host = &mut self.hosts[id];
+        let had = host.totals.clone();
         host.kinds.entry(kind).or_default().workers += 1;
         host.max_inflight = spec.max_inflight_tasks;
+        host.admission.set(&spec.terms);
         // Threads of one host advertise what the host has, not their share of it: it counts once.
         *host.advertised.entry(spec.offered.totals.clone()).or_default() += 1;
         host.count_totals();
+        let has = host.totals.clone();
+        let mut resized = if is_first { index.count_totals(kind, &has, true) } else { Vec::new() };
+        let others: Vec<KindId> = host.kinds().filter(|k| *k != kind || !is_first).collect();
+        resized.extend(recount(index, &others, &had, &has));
+        resized
     }
 
     fn host(&mut self, spec: &WorkerSpec) -> HostId {
@@ -91,6 +102,11 @@ impl Fleet {
                 running: Set::default(),
                 kinds: BTreeMap::new(),
                 advertised: BTreeMap::new(),
+                busy: BTreeSet::new(),
+                alone: 0,
+                groups: BTreeMap::new(),
+                reserved: None,
+                admission: Admission::default(),
                 last_used: self.clock,
                 listed: SmallVec::new(),
                 health: self.remembered.remove(&spec.host).unwrap_or_default(),
@@ -137,11 +153,12 @@ impl Fleet {
         let (host, held) = (worker.host, worker.is_held());
         let totals = self.hosts[host].totals.clone();
         // It comes before it goes, so that the host stays, with all that is known of it.
-        self.join_host(index, host, new_kind, spec);
+        let resized = self.join_host(index, host, new_kind, spec);
         if held && let Some(of) = self.hosts[host].kinds.get_mut(&new_kind) {
             of.held += 1;
         }
-        let gone = self.leave_host(index, host, kind, old, held, totals);
+        let mut gone = self.leave_host(index, host, kind, old, held, totals);
+        gone.resized.extend(resized);
         self.relist(index, host);
         Some(gone)
     }
@@ -157,7 +174,8 @@ impl Fleet {
         totals: Amounts,
     ) -> Gone {
         let host = &mut self.hosts[id];
-        let served = host.serves(kind, &totals);
+        let served = host.serves_all(kind);
+        let had = host.totals.clone();
         decrement(&mut host.advertised, &spec.offered.totals, |n| n);
         host.count_totals();
         if held && let Some(of) = host.kinds.get_mut(&kind) {
@@ -165,17 +183,21 @@ impl Fleet {
         }
         let last_there = decrement(&mut host.kinds, &kind, |of| &mut of.workers);
         let last_of_host = host.kinds.is_empty();
-        let serves_less = served && !host.serves(kind, &totals);
+        let serves_less = served && !(host.serves_all(kind) && fits(&totals, &host.totals));
+        let has = host.totals.clone();
+        let left: Vec<KindId> = host.kinds().collect();
+        let mut resized = recount(index, &left, &had, &has);
         let mut last_of_kind = false;
         if last_there {
+            resized.extend(index.count_totals(kind, &had, false));
             let hosts = &mut index.kinds[kind].hosts;
             hosts.remove(&id);
             last_of_kind = hosts.is_empty();
             if last_of_kind {
-                index.drop_kind(kind);
+                resized.extend(index.drop_kind(kind));
             }
         }
-        Gone { host: id, last_of_host, armed: None, kind, spec, totals, last_of_kind, serves_less }
+        Gone { host: id, last_of_host, armed: None, kind, spec, totals, last_of_kind, serves_less, resized }
     }
 
     /// One that fails and restarts each time is not new when it comes back.
@@ -193,12 +215,25 @@ impl Fleet {
     }
 }
 
+/// A host of these kinds has another amount in all.
+fn recount(index: &mut Index, kinds: &[KindId], had: &Amounts, has: &Amounts) -> Vec<ClassId> {
+    let mut resized = Vec::new();
+    if had != has {
+        for kind in kinds {
+            resized.extend(index.count_totals(*kind, has, true));
+            resized.extend(index.count_totals(*kind, had, false));
+        }
+    }
+    resized
+}
+
 fn kind_key(spec: &WorkerSpec) -> KindKey {
     KindKey {
         prefix: spec.instance_name_prefix.clone(),
         atoms: spec.offered.atoms.clone(),
         size_class: spec.size_class,
         pool: spec.pool.clone(),
+        admits_exclusive: spec.terms.exclusive != HostExclusive::Never,
     }
 }
 

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::effect::{Effect, Output, Reply};
-use pointsman_scheduler::event::{Again, Event, Report, Stage, Submit, Verdict};
+use pointsman_scheduler::event::{Again, Event, HostExclusive, Report, Stage, Submit, Verdict};
 use pointsman_scheduler::holds::{Hold, Pattern};
 use pointsman_scheduler::ids::{HostId, OperationId, PollId, TaskId};
 use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::Schema;
-use pointsman_scheduler::route::Affinity;
+use pointsman_scheduler::route::{Affinity, Scope, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
@@ -57,6 +57,9 @@ pub struct Sim {
     /// Policies want more than routes, and workers become others. Not in all seeds, so that those played again as
     /// regression tests keep their meaning.
     hooks: bool,
+    /// Actions are exclusive, belong to groups, and want sizes that are relative to what there is; some are measured, and workers
+    /// have terms. Not in all seeds either.
+    together: bool,
     /// A host that was a candidate at some time.
     stale: Option<HostId>,
     /// All invariants are looked at after every step. What is looked at changes nothing: a seed plays the same.
@@ -87,6 +90,15 @@ impl Sim {
             salt.set(Rng::new(salt.get()).next());
             salt.get() % n
         });
+        let config = match seed % 7 {
+            3 => Config { reservation_after: Duration::from_secs(5), reserved_share: 50, ..config },
+            5 => Config {
+                reservation_after: Duration::ZERO,
+                reservation_timeout: Duration::from_secs(20),
+                ..config
+            },
+            _ => config,
+        };
         let schema = schema();
         Self {
             core: Scheduler::new(config, schema.clone()),
@@ -102,6 +114,7 @@ impl Sim {
             found: vec![],
             faults: true,
             hooks: !matches!(seed % 5, 1 | 2),
+            together: matches!(seed % 7, 0 | 3 | 4),
             stale: None,
             thorough: true,
             steps: 0,
@@ -170,10 +183,10 @@ impl Sim {
     }
 
     fn submit(&mut self, ask: &Ask) -> Checked {
-        let asked = self.schema.action(&ask.route.platform).unwrap();
+        let asked = ask.asked(&self.schema);
         self.names += 1;
         let name: Arc<str> = format!("op{}", self.names).into();
-        let Ask { digest, instance, route } = ask.clone();
+        let Ask { digest, instance, route, .. } = ask.clone();
         let (name, route) = (name.clone(), Arc::new(route));
         let mut submit = Submit { name, instance, digest, route, asked, preferred: vec![] };
         if !self.hooks || !self.rng.percent(40) {
@@ -253,11 +266,33 @@ impl Sim {
                 a = a.with(key, rng.pick(values).unwrap());
             }
         }
-        match rng.below(12) {
+        a = match rng.below(12) {
             0 => a.pool("p"),
             1 => a.size(1),
             _ => a,
+        };
+        if !self.together {
+            return a;
         }
+        let scope = *rng.pick(&[Scope::Host, Scope::Pool, Scope::Cluster]).unwrap();
+        a = match rng.below(12) {
+            0..3 => a.exclusive(),
+            3..6 => a.group(rng.pick(&["g", "i"]).unwrap(), scope, 1 + rng.below(2) as u32),
+            _ => a,
+        };
+        a = match rng.below(12) {
+            0 => a.sized(SizeClass::Smallest),
+            1 => a.sized(SizeClass::Largest),
+            2 => a.sized(SizeClass::AtLeast(1)),
+            _ => a,
+        };
+        if rng.percent(20) {
+            a = a.measured(rng.below(10), rng.below(5));
+        }
+        if rng.percent(30) {
+            a = a.expected(rng.below(100));
+        }
+        a
     }
 
     fn policy(&mut self) -> Checked {
@@ -266,9 +301,9 @@ impl Sim {
         if self.rng.percent(10) {
             return self.step(Event::Refuse { task, reason: "not any more".into() });
         }
-        let route = self.ask().route;
-        let asked = self.schema.action(&route.platform).unwrap();
-        self.step(Event::Reroute { task, route: Arc::new(route), asked })
+        let ask = self.ask();
+        let asked = ask.asked(&self.schema);
+        self.step(Event::Reroute { task, route: Arc::new(ask.route), asked })
     }
 
     // === Operators ===
@@ -350,9 +385,9 @@ impl Sim {
             && self.rng.percent(45)
             && let Report::Completed(_, verdict @ Verdict::Answer) = &mut poll.report
         {
-            let route = self.ask().route;
-            let asked = self.schema.action(&route.platform).unwrap();
-            let again = Again { route: Arc::new(route), asked, cause: "not good enough".into() };
+            let ask = self.ask();
+            let asked = ask.asked(&self.schema);
+            let again = Again { route: Arc::new(ask.route), asked, cause: "not good enough".into() };
             *verdict = Verdict::Again(Box::new(again));
         }
         self.step(Event::Poll(poll))
@@ -445,11 +480,21 @@ impl Sim {
                 w = w.with(key, rng.pick(values).unwrap());
             }
         }
-        match rng.below(8) {
+        w = match rng.below(8) {
             0 => w.prefix("x"),
             1 => w.prefix("x/y"),
             2 => w.pool("p"),
             3 => w.size(1),
+            _ => w,
+        };
+        if !self.together {
+            return w;
+        }
+        match rng.below(8) {
+            0 => w.admits(HostExclusive::Never),
+            1 => w.admits(HostExclusive::NotMoreOftenThan(Duration::from_secs(20))),
+            2 => w.admits_below(2),
+            3 => w.size(2),
             _ => w,
         }
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::effect::{Effect, End, OperationStage, Reply};
-use pointsman_scheduler::event::{Event, Report, Stage, Verdict, WorkerSpec};
+use pointsman_scheduler::event::{Event, HostExclusive, Report, Stage, Verdict, WorkerSpec};
 use pointsman_scheduler::explain::{Explanation, Obstacle, Reason, UNAVAILABLE_MAX};
 use pointsman_scheduler::holds::Hold;
 use pointsman_scheduler::ids::{ActionDigest, OperationId, PollId, TaskId};
-use pointsman_scheduler::route::{Route, SizeClass};
+use pointsman_scheduler::route::{Exclusivity, Route, Scope, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
@@ -54,6 +54,9 @@ struct Call {
 struct Held {
     digest: ActionDigest,
     demand: BTreeMap<Arc<str>, u64>,
+    exclusivity: Exclusivity,
+    /// Its command is over.
+    over: bool,
 }
 
 #[derive(Default)]
@@ -68,6 +71,8 @@ pub struct Model {
     was: BTreeMap<TaskId, Task>,
     /// Tasks that waited for one host after the last step.
     were_aside: BTreeSet<TaskId>,
+    /// Those of them for which it was kept free.
+    had_claim: BTreeSet<TaskId>,
     /// What a worker last said it executed, whoever wants it.
     says: BTreeMap<Arc<str>, ActionDigest>,
     /// What ran, and where, on workers that are lost in this step, which is after the event.
@@ -145,6 +150,7 @@ impl Model {
                 match (&poll.report, self.held.get_mut(&poll.worker)) {
                     (Report::Executing(d, Stage::UploadingOutputs), Some(held)) if *d == held.digest => {
                         held.demand.clear();
+                        held.over = true;
                     }
                     (Report::Executing(d, _), Some(held)) if *d == held.digest => {}
                     _ => _ = self.held.remove(&poll.worker),
@@ -233,6 +239,10 @@ impl Model {
         self.was = self.tasks.keys().filter_map(|id| Some((*id, core.task(*id)?.clone()))).collect();
         self.were_aside =
             core.queued_after(None).map(|(_, id, _)| id).filter(|id| core.waits_for(*id).is_some()).collect();
+        self.had_claim = self.were_aside.iter().filter(|id| core.kept_for(**id).is_some()).copied().collect();
+        if !self.had_claim.is_empty() {
+            self.count("keeps a host free");
+        }
         self.nothing_is_lost(core)?;
         self.deadlines_are_known(now, core, config)
     }
@@ -452,7 +462,9 @@ impl Model {
         let Some(task) = core.task(id) else {
             // Time ended it in the same step.
             let digest = self.tasks.get(&id).ok_or("a worker is given a task that was over before")?.clone();
-            self.held.insert(worker.clone(), Held { digest, demand: BTreeMap::new() });
+            let exclusivity = Exclusivity::Shared;
+            self.held
+                .insert(worker.clone(), Held { digest, demand: BTreeMap::new(), exclusivity, over: false });
             self.running.insert(id, worker.clone());
             self.heard(worker, now, config);
             return Ok(None);
@@ -465,7 +477,8 @@ impl Model {
         ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
         let failed_on = |host: &str| task.attempts.iter().any(|a| a.has_failed() && &*a.host == host);
         let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
-            is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now) && self.gates.serves(s)
+            (!is_relative(task) || s.size_class == spec.size_class)
+                && is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now) && self.gates.serves(s)
         };
         if is_new && failed_on(&spec.host) {
             let other = self.specs.iter().find(|o| elsewhere(*o));
@@ -485,7 +498,13 @@ impl Model {
         self.running.insert(id, worker.clone());
         // It stops whatever else it does before it begins.
         self.says.remove(worker);
-        self.held.insert(worker.clone(), Held { digest: task.digest.clone(), demand: demand(task) });
+        let (digest, exclusivity) = (task.digest.clone(), task.route.exclusivity.clone());
+        if is_new {
+            self.tolerates(now, &spec, &exclusivity)?;
+            self.is_meant_size(now, &spec, task)?;
+        }
+        let demand = demand(core, id, &spec);
+        self.held.insert(worker.clone(), Held { digest, demand, exclusivity, over: false });
         self.host_is_sound(now, &spec)?;
         self.count(if is_new { "assigned" } else { "sent again" });
         Ok(is_new.then(|| (worker.clone(), id)))
@@ -503,6 +522,51 @@ impl Model {
             let is_there = self.is_there(worker, now);
             (is_there && &*self.specs[worker].host == host).then_some(held)
         })
+    }
+
+    /// What executes on the host, in the pool, and everywhere lets such an action begin.
+    fn tolerates(&mut self, now: Time, spec: &WorkerSpec, exclusivity: &Exclusivity) -> Checked {
+        let there = || self.held.iter().filter(|(w, h)| !h.over && self.is_there(w, now));
+        let here: Vec<_> = there().filter(|(w, _)| self.specs[*w].host == spec.host).collect();
+        let alone = here.iter().find(|(_, h)| h.exclusivity == Exclusivity::Host);
+        ensure!(alone.is_none(), "{} executes {alone:?}, which is exclusive, and is given more", spec.host);
+        match exclusivity {
+            Exclusivity::Shared => {}
+            Exclusivity::Host => {
+                let strays =
+                    self.says.keys().filter(|w| self.is_there(w, now) && self.specs[*w].host == spec.host);
+                let busy = here.len() + strays.count();
+                ensure!(busy == 0, "{} executes {here:?} and is given something exclusive", spec.host);
+                self.count("alone");
+            }
+            Exclusivity::Group { name, scope, at_most } => {
+                let same = |h: &Held| matches!(&h.exclusivity, Exclusivity::Group { name: n, scope: s, .. } if (n, s) == (name, scope));
+                let within = |w: &Arc<str>| match scope {
+                    Scope::Host => self.specs[w].host == spec.host,
+                    Scope::Pool => self.specs[w].pool == spec.pool,
+                    Scope::Cluster => true,
+                };
+                let n = there().filter(|(w, h)| same(h) && within(w)).count();
+                ensure!(n < *at_most as usize, "{n} of {exclusivity:?} execute, and one more begins");
+                self.count("in a group");
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody who is there has a size that is meant more.
+    fn is_meant_size(&mut self, now: Time, spec: &WorkerSpec, task: &Task) -> Checked {
+        let there = self.specs.iter().filter(|(w, s)| self.is_there(w, now) && is_eligible(s, task));
+        let sizes: BTreeSet<u32> = there.map(|(_, s)| s.size_class).collect();
+        let meant = match task.route.size {
+            SizeClass::Learned | SizeClass::Exactly(_) => return Ok(()),
+            SizeClass::Smallest => sizes.first(),
+            SizeClass::Largest => sizes.last(),
+            SizeClass::AtLeast(n) => sizes.range(n..).next().or(sizes.last()),
+        };
+        ensure!(meant == Some(&spec.size_class), "{:?} of {sizes:?} is {}", task.route.size, spec.size_class);
+        self.count("of a relative size");
+        Ok(())
     }
 
     fn host_is_sound(&self, now: Time, spec: &WorkerSpec) -> Checked {
@@ -533,6 +597,10 @@ impl Model {
     fn nothing_more_urgent_was_passed_over(&self, worker: &str, id: TaskId, core: &Scheduler) -> Checked {
         let spec = &self.specs[worker];
         let Some(assigned) = core.task(id) else { return Ok(()) };
+        // Its host was kept free for it, or had nothing better to do.
+        if self.had_claim.contains(&id) {
+            return Ok(());
+        }
         let [path] = &paths(core, id)[..] else { return Ok(()) };
         for (_, other, _) in core.queued_after(None) {
             let task = core.task(other).ok_or("a queued task is gone")?;
@@ -548,6 +616,9 @@ impl Model {
                 || waits_elsewhere
                 || lost_now
                 || back_now
+                // It may not be tolerated now, or its size is meant elsewhere.
+                || task.route.exclusivity != Exclusivity::Shared
+                || is_relative(task)
                 || task.key > assigned.key
                 || failed_here
                 || runs_here
@@ -556,7 +627,7 @@ impl Model {
                 continue;
             }
             // It takes no more than the one that was preferred, so it had room.
-            let (asked, given) = (demand(task), demand(assigned));
+            let (asked, given) = (demand(core, other, spec), demand(core, id, spec));
             let fits = asked.iter().all(|(k, v)| given.get(k).is_some_and(|g| v <= g) || *v == 0);
             ensure!(
                 !fits,
@@ -619,7 +690,7 @@ impl Model {
         let held =
             |hold| there().filter(|(_, s)| is_eligible(s, task) && self.gates.is_held(s, hold)).count();
         let drained = held(Hold::Drain);
-        ensure!(count(Obstacle::Drained) == drained, "{drained} are drained: {why:?}");
+        ensure!(is_relative(task) || count(Obstacle::Drained) == drained, "{drained} are drained: {why:?}");
         ensure!(why.unavailable.len() <= UNAVAILABLE_MAX, "too many are named: {why:?}");
         ensure!(!why.to_string().is_empty() && why.log_lines().iter().all(|l| !l.is_empty()), "{why:?}");
         self.count(why.reason.code());
@@ -672,6 +743,11 @@ fn paths(core: &Scheduler, id: TaskId) -> Vec<Vec<Arc<str>>> {
     paths
 }
 
+/// Which size class it wants depends on who is there.
+fn is_relative(task: &Task) -> bool {
+    matches!(task.route.size, SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_))
+}
+
 /// By the text of both, and what the host has in all.
 pub fn is_eligible(spec: &WorkerSpec, task: &Task) -> bool {
     meets(spec, &task.instance, &task.route)
@@ -694,14 +770,21 @@ fn meets(spec: &WorkerSpec, instance: &str, route: &Route) -> bool {
         SizeClass::Exactly(size) => size == spec.size_class,
         _ => true,
     };
-    has_all && named && sized && route.pool.as_ref().is_none_or(|p| *p == spec.pool)
+    let admitted = route.exclusivity != Exclusivity::Host || spec.terms.exclusive != HostExclusive::Never;
+    has_all && named && sized && admitted && route.pool.as_ref().is_none_or(|p| *p == spec.pool)
 }
 
 fn amount(spec: &WorkerSpec, key: &str) -> Option<u64> {
     spec.properties.iter().find(|p| &*p.name == key).map(|p| p.value.parse().unwrap())
 }
 
-fn demand(task: &Task) -> BTreeMap<Arc<str>, u64> {
+/// What it takes of a host, or as much as that has.
+fn demand(core: &Scheduler, id: TaskId, spec: &WorkerSpec) -> BTreeMap<Arc<str>, u64> {
+    let task = core.task(id).unwrap();
+    if let Some(measured) = core.task_record(id).unwrap().measured {
+        let taken = ["cpu", "mem"].iter().zip(measured);
+        return taken.map(|(key, n)| ((*key).into(), n.min(amount(spec, key).unwrap_or(0)))).collect();
+    }
     let asked = task.route.platform.iter().filter(|p| matches!(&*p.name, "cpu" | "mem"));
     asked.map(|p| (p.name.clone(), p.value.parse().unwrap())).collect()
 }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use pointsman_scheduler::candidates::CandidateView;
 use pointsman_scheduler::effect::{Change, Effect, End, Output, Refusal, Reply};
-use pointsman_scheduler::event::{Again, Event, Poll, Report, Stage, Submit, Terms, Verdict, WorkerSpec};
+use pointsman_scheduler::event::{
+    Again, Event, HostExclusive, Poll, Report, Stage, Submit, Terms, Verdict, WorkerSpec,
+};
 use pointsman_scheduler::explain::Explanation;
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::{ActionDigest, HostId, OperationId, PollId, TaskId};
-use pointsman_scheduler::properties::{PropertyType, Schema, UnknownProperty};
+use pointsman_scheduler::properties::{Amounts, Asked, PropertyType, Schema, UnknownProperty};
 use pointsman_scheduler::records::{FinishedRecord, HoldRecord, Records, TaskRecord};
-use pointsman_scheduler::route::{Affinity, Property, Route, SizeClass};
+use pointsman_scheduler::route::{Affinity, Exclusivity, Property, Route, Scope, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::time::Time;
 
@@ -38,11 +40,14 @@ pub struct Ask {
     pub digest: ActionDigest,
     pub instance: Arc<str>,
     pub route: Route,
+    /// What it takes of cpu and mem by measurement.
+    pub measured: Option<[u64; 2]>,
+    pub expected: Option<Duration>,
 }
 
 pub fn ask(digest: &str) -> Ask {
     let route = Route { shared: true, ..Route::default() };
-    Ask { digest: self::digest(digest), instance: "".into(), route }
+    Ask { digest: self::digest(digest), instance: "".into(), route, measured: None, expected: None }
 }
 
 pub fn digest(name: &str) -> ActionDigest {
@@ -85,9 +90,33 @@ impl Ask {
         self.route.pool = Some(pool.into());
         self
     }
-    pub fn size(mut self, class: u32) -> Self {
-        self.route.size = SizeClass::Exactly(class);
+    pub fn size(self, class: u32) -> Self {
+        self.sized(SizeClass::Exactly(class))
+    }
+    pub fn sized(mut self, size: SizeClass) -> Self {
+        self.route.size = size;
         self
+    }
+    /// Alone on its host.
+    pub fn exclusive(mut self) -> Self {
+        self.route.exclusivity = Exclusivity::Host;
+        self
+    }
+    pub fn group(mut self, name: &str, scope: Scope, at_most: u32) -> Self {
+        self.route.exclusivity = Exclusivity::Group { name: name.into(), scope, at_most };
+        self
+    }
+    pub fn measured(mut self, cpu: u64, mem: u64) -> Self {
+        self.measured = Some([cpu, mem]);
+        self
+    }
+    pub fn expected(mut self, seconds: u64) -> Self {
+        self.expected = Some(Duration::from_secs(seconds));
+        self
+    }
+    pub fn asked(&self, schema: &Schema) -> Asked {
+        let measured = self.measured.map(|m| Amounts::from_slice(&m));
+        Asked { measured, expected: self.expected, ..schema.action(&self.route.platform).unwrap() }
     }
 }
 
@@ -100,6 +129,7 @@ pub struct Worker {
     pub size_class: u32,
     pub pool: Arc<str>,
     pub max_inflight_tasks: u32,
+    pub terms: Terms,
     spec: Option<Arc<WorkerSpec>>,
 }
 
@@ -111,6 +141,7 @@ pub fn worker(key: &str) -> Worker {
         size_class: 0,
         pool: "".into(),
         max_inflight_tasks: 0,
+        terms: Terms::default(),
         spec: None,
     }
 }
@@ -136,6 +167,15 @@ impl Worker {
         self.max_inflight_tasks = tasks;
         self
     }
+    /// When an exclusive action may have its host.
+    pub fn admits(mut self, exclusive: HostExclusive) -> Self {
+        self.terms.exclusive = exclusive;
+        self
+    }
+    pub fn admits_below(mut self, actions_in_last_minute: u32) -> Self {
+        self.terms.exclusive_below = Some(actions_in_last_minute);
+        self
+    }
     pub fn host(&self) -> &str {
         self.key.split('/').next().unwrap()
     }
@@ -157,7 +197,7 @@ impl Worker {
                 size_class: self.size_class,
                 pool: self.pool.clone(),
                 max_inflight_tasks: self.max_inflight_tasks,
-                terms: Terms::default(),
+                terms: self.terms.clone(),
             })
         });
         self.spec.insert(spec).clone()
@@ -310,7 +350,7 @@ impl World {
 
     /// Hosts that could run it at once, by name.
     pub fn candidates(&self, ask: &Ask, at_most: usize) -> Vec<CandidateView> {
-        let asked = self.schema.action(&ask.route.platform).unwrap();
+        let asked = ask.asked(&self.schema);
         self.core.candidates(&ask.instance, &ask.digest, &ask.route, &asked, at_most)
     }
 
@@ -327,7 +367,7 @@ impl World {
             instance: ask.instance.clone(),
             digest: ask.digest.clone(),
             route: Arc::new(ask.route.clone()),
-            asked: self.schema.action(&ask.route.platform).unwrap(),
+            asked: ask.asked(&self.schema),
             preferred,
         }));
         effects.extend(self.effects.iter());
@@ -345,7 +385,7 @@ impl World {
 
     pub fn reroute(&mut self, operation: OperationId, ask: &Ask) {
         let task = self.task(operation);
-        let asked = self.schema.action(&ask.route.platform).unwrap();
+        let asked = ask.asked(&self.schema);
         self.step(Event::Reroute { task, route: Arc::new(ask.route.clone()), asked });
     }
 
@@ -410,13 +450,17 @@ impl World {
         self.poll(worker, Report::Executing(digest(name), Stage::Running))
     }
 
+    pub fn uploading(&mut self, worker: &Worker, name: &str) -> String {
+        self.poll(worker, Report::Executing(digest(name), Stage::UploadingOutputs))
+    }
+
     pub fn completed(&mut self, worker: &Worker, name: &str) -> String {
         self.poll(worker, Report::Completed(digest(name), Verdict::Answer))
     }
 
     /// It has completed it, and a policy wants it to run once more by this route.
     pub fn again(&mut self, worker: &Worker, name: &str, ask: &Ask) -> String {
-        let asked = self.schema.action(&ask.route.platform).unwrap();
+        let asked = ask.asked(&self.schema);
         let route = Arc::new(ask.route.clone());
         let again = Again { route, asked, cause: "policy p asked for another attempt".into() };
         self.poll(worker, Report::Completed(digest(name), Verdict::Again(Box::new(again))))
@@ -470,7 +514,7 @@ impl World {
     }
 
     pub fn plan(&self, ask: &Ask) -> Explanation {
-        let asked = self.schema.action(&ask.route.platform).unwrap();
+        let asked = ask.asked(&self.schema);
         self.core.plan(&ask.instance, &ask.route, &asked)
     }
 

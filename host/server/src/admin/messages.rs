@@ -56,6 +56,7 @@ pub fn explanation(e: &Explanation) -> v1::Explanation {
             .collect(),
         remedy: e.remedy().unwrap_or_default(),
         never: e.reason.is_never(),
+        kept_host: e.kept.as_deref().unwrap_or_default().to_owned(),
         declared_pool: e.declared.as_deref().unwrap_or_default().to_owned(),
         decision: None,
         operation_name: String::new(),
@@ -143,6 +144,8 @@ pub(super) fn worker(view: &WorkerView) -> v1::list_workers_response::Worker {
         drained: view.drained,
         paused: text(&view.paused),
         quarantined: text(&view.quarantined),
+        reserved_for: text(&view.reserved_for),
+        exclusive_there: view.exclusive,
         amounts: view
             .amounts
             .iter()

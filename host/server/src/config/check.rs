@@ -134,6 +134,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         sizes: Sizes { rerun: raw.sizes.rerun.unwrap_or_else(|| vec![TooSmall::Killed, TooSmall::TimedOut]) },
         // 0 is allowed: no host is ever in quarantine then.
         quarantine_after: raw.quarantine_after.unwrap_or(5),
+        reserved_percent: checker.reserved_percent(raw.reserved_percent),
         placement: raw.placement.unwrap_or_default(),
         priority_step: raw.priority_step.map_or(60 * SECOND, |step| step.0),
         limits: checker.limits(&raw.limits),

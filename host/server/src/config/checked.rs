@@ -90,6 +90,10 @@ pub struct Values {
     /// `quarantine_after`: a host where so many different actions fail one after the other is in quarantine: it gets
     /// nothing for `timers.quarantine`, then one action to try it out. Default 5; 0 is never.
     pub quarantine_after: u32,
+    /// `reserved_percent`: so many of the hosts that could run an action are kept free for it or others like it at a time, at
+    /// most; one at least may be. Default 10. Raise it where many large or exclusive actions wait for too long, though
+    /// hosts stand half empty meanwhile.
+    pub reserved_percent: u32,
     /// `placement`: which of the hosts that wait and have room an arriving action goes to. Default `spread`. Choose `pack`
     /// where idle hosts are switched off, `best_fit` where small actions would break up the room that large ones need.
     pub placement: Placement,
@@ -282,6 +286,12 @@ pub struct Timers {
     pub quarantine: Duration,
     /// `quarantine_max`: the longest such time. Default 5 min. At least `quarantine`.
     pub quarantine_max: Duration,
+    /// `reservation_after`: how long an action that asks for much is passed over by others, which ask for less, before a host is
+    /// kept free for it. Default 60 s; 0 is at once. Exclusive actions have a host kept free when their turn comes.
+    pub reservation_after: Duration,
+    /// `reservation_timeout`: how long a host is kept free for an action before another is instead, since what runs there
+    /// does not end. Default 10 min.
+    pub reservation_timeout: Duration,
     /// `unschedulable_timeout`: how long an action waits that no worker could ever run, before its client gets
     /// `FAILED_PRECONDITION` and the reason; counted from when it came, the server started, or the last such worker
     /// left, whichever is latest. Default 15 min, so that a pool may grow from nothing; 0 is for ever. Shorten it

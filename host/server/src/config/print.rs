@@ -46,6 +46,7 @@ fn spell_out(values: &Values) -> Raw {
         attempts: attempts(values),
         sizes: RawSizes { rerun: Some(values.sizes.rerun.clone()) },
         quarantine_after: Some(values.quarantine_after),
+        reserved_percent: Some(values.reserved_percent),
         placement: Some(values.placement),
         priority_step: Some(RawDuration(values.priority_step)),
         limits: limits(values),
@@ -107,6 +108,8 @@ fn timers(values: &Values) -> RawTimers {
         exhausted_pause_max: Some(RawDuration(timers.exhausted_pause_max)),
         quarantine: Some(RawDuration(timers.quarantine)),
         quarantine_max: Some(RawDuration(timers.quarantine_max)),
+        reservation_after: Some(RawDuration(timers.reservation_after)),
+        reservation_timeout: Some(RawDuration(timers.reservation_timeout)),
         unschedulable_timeout: Some(RawDuration(timers.unschedulable_timeout)),
         shutdown_grace: Some(RawDuration(timers.shutdown_grace)),
     }

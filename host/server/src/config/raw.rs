@@ -38,6 +38,7 @@ pub(super) struct Raw {
     pub(super) attempts: RawAttempts,
     pub(super) sizes: RawSizes,
     pub(super) quarantine_after: Option<u32>,
+    pub(super) reserved_percent: Option<u32>,
     pub(super) placement: Option<Placement>,
     pub(super) priority_step: Option<RawDuration>,
     pub(super) limits: RawLimits,
@@ -123,6 +124,8 @@ pub(super) struct RawTimers {
     pub(super) exhausted_pause_max: Option<RawDuration>,
     pub(super) quarantine: Option<RawDuration>,
     pub(super) quarantine_max: Option<RawDuration>,
+    pub(super) reservation_after: Option<RawDuration>,
+    pub(super) reservation_timeout: Option<RawDuration>,
     pub(super) unschedulable_timeout: Option<RawDuration>,
     pub(super) shutdown_grace: Option<RawDuration>,
 }

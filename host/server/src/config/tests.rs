@@ -44,7 +44,7 @@ fn every_key_is_read() {
         listen: "0.0.0.0:1", http: { listen: "[::1]:2" }, state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
         pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4 }],
         max_attempts: 5, placement: "best_fit",
-        attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0,
+        attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0, reserved_percent: 25,
         sizes: { rerun: ["timed-out"] },
         priority_step: "1m", worker_match_logging_interval_s: -1,
         supported_platform_properties: { a: "exact", b: "minimum", "c d": "priority", e: "ignore" },
@@ -53,7 +53,8 @@ fn every_key_is_read() {
         timers: { heartbeat: "1s", heartbeat_max: "2s", idle_poll: "2s", worker_expiry: "3s", abandoned: "4s",
                   completed_retention: "5s", default_action_timeout: "6s", maximum_action_timeout: "7s",
                   retry_backoff: "0s", retry_backoff_max: "8s", exhausted_pause: "9s", exhausted_pause_max: "10s",
-                  quarantine: "11s", quarantine_max: "12s", unschedulable_timeout: "0s", shutdown_grace: "500ms" },
+                  quarantine: "11s", quarantine_max: "12s", unschedulable_timeout: "0s",
+                  reservation_after: "0s", reservation_timeout: "13s", shutdown_grace: "500ms" },
         limits: { queued_actions: 1, properties_per_action: 2, command_size: "3B", message_size: "4MiB",
                   streams_per_connection: 5, classes: 6, demands: 7, workers: 8, holds: 9, heartbeats_per_second: 10 },
         policy: { file: "x/p.wasm", config: { list: [1, null, -2, 0.5, "x"] }, fuel: 7, deadline: "9s", memory: "8MiB",
@@ -75,6 +76,11 @@ fn every_key_is_read() {
     assert_eq!(config.timers.retry_backoff, Duration::ZERO);
     assert_eq!(config.timers.quarantine_max, 12 * SECOND);
     assert_eq!(config.timers.unschedulable_timeout, Duration::ZERO);
+    assert_eq!(
+        (config.timers.reservation_after, config.timers.reservation_timeout),
+        (Duration::ZERO, 13 * SECOND)
+    );
+    assert_eq!(config.reserved_percent, 25);
     assert_eq!(
         (config.attempts.lost_max, config.attempts.given_back_max, config.attempts.reported_max),
         (1, 2, 5)
@@ -130,7 +136,7 @@ fn what_is_printed_says_the_same_when_read() {
         "{http: {listen: '127.0.0.1:0'}, listen: '127.0.0.1:0'}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
         "{pools: [{name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}, {name: 'a'}]}",
-        "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0}",
+        "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0, reserved_percent: 100}",
         "{sizes: {rerun: []}}",
     ] {
         let config = Config::parse(text, "/etc/p.json5").unwrap();
@@ -336,7 +342,7 @@ fn an_unknown_key_names_its_place_and_the_nearest() {
         "p.json5:3:2: timers.heartbeet: unknown key \"heartbeet\"; did you mean \"heartbeat\"?; known here: heartbeat, heartbeat_max, \
          idle_poll, worker_expiry, abandoned, completed_retention, default_action_timeout, maximum_action_timeout, \
          retry_backoff, retry_backoff_max, exhausted_pause, exhausted_pause_max, quarantine, quarantine_max, \
-         unschedulable_timeout, shutdown_grace\n  3 |  heartbeet: \"10s\",\n    |  ^"
+         reservation_after, reservation_timeout, unschedulable_timeout, shutdown_grace\n  3 |  heartbeet: \"10s\",\n    |  ^"
     );
 }
 
@@ -445,6 +451,9 @@ fn a_time_that_grows_has_an_end_above_its_start() {
         let error = refused(&format!("{{timers: {{{key}: '1h', {longest}: '1s'}}}}"));
         assert!(error.contains(&format!("timers.{key}: {key} is 1h and {longest} is 1s: ")), "{error}");
     }
+    assert!(
+        refused("{reserved_percent: 101}").contains("reserved_percent: is 101; it has to be from 1 to 100")
+    );
     assert!(refused("{timers: {quarantine: '0s'}}").contains("timers.quarantine: must not be 0"));
 }
 

@@ -110,6 +110,22 @@ const HOSTS_QUARANTINED: Family = Family::gauge(
     "Hosts where one action after another failed, and that get one at a time or none.",
 )
 .ask("pointsman_hosts_quarantined > 0");
+const HOSTS_RESERVED: Family = Family::gauge(
+    "hosts_reserved",
+    "Hosts that are kept free for one action: an exclusive one, or one that asks for much (reserved_percent).",
+)
+.ask("pointsman_hosts_reserved / pointsman_hosts");
+const RESERVATIONS: Family = Family::counter(
+    "reservations",
+    "How often a host was kept free for an action (made), and what came of it: met when the action began, moved to another host after timers.reservation_timeout, dropped when nobody needed it any more.",
+)
+.by(&["what"])
+.ask("increase(pointsman_reservations_total{what=\"moved\"}[1h]) > 0");
+const RESERVATION_WAIT: Family = Family::histogram(
+    "reservation_wait",
+    "From when a host is kept free for an action until the action begins: what the host could have done meanwhile.",
+)
+.ask("rate(pointsman_reservation_wait_seconds_sum[1h])");
 const HOLDS: Family =
     Family::gauge("holds", "Drains and pauses of operators in force.").ask("pointsman_holds > 0");
 const WORKERS_REFUSED: Family = Family::gauge(
@@ -141,6 +157,9 @@ pub(super) const FAMILIES: &[Family] = &[
     HOSTS,
     HOSTS_PAUSED,
     HOSTS_QUARANTINED,
+    HOSTS_RESERVED,
+    RESERVATIONS,
+    RESERVATION_WAIT,
     HOLDS,
     WORKERS_REFUSED,
 ];
@@ -194,6 +213,11 @@ fn workers(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     page.one(&HOSTS, level(metrics.counts.hosts))?;
     page.one(&HOSTS_PAUSED, level(metrics.hosts_paused))?;
     page.one(&HOSTS_QUARANTINED, level(metrics.hosts_quarantined))?;
+    page.one(&HOSTS_RESERVED, level(metrics.hosts_reserved))?;
+    page.each(&RESERVATIONS, table(&metrics.reservations))?;
+    let wait = &metrics.reservation_wait;
+    let buckets = buckets(wait);
+    page.one(&RESERVATION_WAIT, Value::Histogram { sum: wait.sum_ms as f64 / 1e3, buckets: &buckets })?;
     page.one(&HOLDS, level(metrics.holds))
 }
 

@@ -58,6 +58,12 @@ fn row(worker: &Worker) -> [String; 5] {
             state = format!("{state}, {word}: {why}");
         }
     }
+    if worker.exclusive_there {
+        state.push_str(", exclusive");
+    }
+    if !worker.reserved_for.is_empty() {
+        state = format!("{state}, kept free for {}", worker.reserved_for);
+    }
     let amounts = worker.amounts.iter().map(|a| format!("{} {}/{}", a.key, a.free, a.total));
     let free = amounts.collect::<Vec<_>>().join(", ");
     let counted = |key: &str| worker.amounts.iter().any(|a| a.key == key);

@@ -43,6 +43,12 @@ impl Checker {
             ),
             quarantine: self.timer("timers.quarantine", raw.quarantine, 60 * SECOND),
             quarantine_max: self.timer("timers.quarantine_max", raw.quarantine_max, 300 * SECOND),
+            reservation_after: Self::optional_timer(raw.reservation_after, 60 * SECOND),
+            reservation_timeout: self.timer(
+                "timers.reservation_timeout",
+                raw.reservation_timeout,
+                600 * SECOND,
+            ),
             unschedulable_timeout: Self::optional_timer(raw.unschedulable_timeout, 15 * 60 * SECOND),
             shutdown_grace: self.timer("timers.shutdown_grace", raw.shutdown_grace, 10 * SECOND),
         };
@@ -84,6 +90,15 @@ impl Checker {
         ] {
             self.ordered(first, longest, first.1 <= longest.1, "the first would be longer than the longest");
         }
+    }
+
+    /// Which share of the hosts may be kept free.
+    pub(super) fn reserved_percent(&mut self, raw: Option<u32>) -> u32 {
+        let percent = raw.unwrap_or(10);
+        if !(1..=100).contains(&percent) {
+            self.wrong("reserved_percent", format!("is {percent}; it has to be from 1 to 100"));
+        }
+        percent
     }
 
     /// Budgets for each thing that may go wrong. What the file leaves out is bounded by `max_attempts` alone.
