@@ -1,5 +1,6 @@
 //! Where what a machine was too small for could run instead.
 
+use crate::classes::Demand;
 use crate::declared::Wanted;
 use crate::explain::obstacle_of;
 use crate::ids::Text;
@@ -15,13 +16,12 @@ impl Scheduler {
     /// Looks at each kind of worker, and at the hosts of larger ones that match until one has room enough in all; meant
     /// for results that show a machine to be too small, which are few.
     pub fn larger_than(&self, than: u32, instance: &Text, route: &Route, asked: &Asked) -> Option<SizeClass> {
-        let of_any_size = Route { size: SizeClass::Learned, ..route.clone() };
-        let prefix = self.index.longest_prefix(&asked.atoms, instance);
+        let (prefix, demand) = (self.index.longest_prefix(&asked.atoms, instance), Demand::new(asked));
         let larger = self.index.kinds.iter().filter(|(id, kind)| {
             self.index.probe();
             kind.key.size_class > than
-                && obstacle_of(&kind.key, instance, &of_any_size, asked, prefix.as_ref()).is_none()
-                && kind.hosts.iter().any(|host| self.fleet.hosts[*host].serves(*id, &asked.demand))
+                && obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), None).is_none()
+                && kind.hosts.iter().any(|host| self.fleet.hosts[*host].serves(*id, &demand))
         });
         let there = larger.map(|(_, kind)| kind.key.size_class).min().map(SizeClass::AtLeast);
         there.or_else(|| self.declared_larger(than, instance, route, asked).map(SizeClass::Exactly))

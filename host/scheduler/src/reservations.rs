@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use crate::effect::Output;
 use crate::ids::{HostId, LaneId, ShapeId, TaskId, Text, WorkerId};
 use crate::lanes::LaneKey;
 use crate::metrics::Claim;
@@ -131,7 +132,11 @@ impl Scheduler {
         let host = &mut self.fleet.hosts[host_id];
         host.reserved = Some(id);
         let host = host.key.clone();
-        let class = self.index.class_only(self.tasks[id].class, Some(host));
+        let class = self.tasks[id].class;
+        if self.index.classes[class].key.avoid.contains(&host) {
+            self.claims_of_last_resort.insert(id);
+        }
+        let class = self.index.class_only(class, Some(host));
         self.set_class(id, class);
         self.fleet.relist(&self.index, host_id);
         let until = self.now + self.config.reservation_timeout;
@@ -162,6 +167,7 @@ impl Scheduler {
         let host = self.claimed_by(id);
         let task = &mut self.tasks[id];
         task.has_claim = false;
+        self.claims_of_last_resort.remove(&id);
         let Some((_, since)) = self.claims.remove(&task.sequence) else { return };
         self.tally.claim(how);
         if how == Claim::Met {
@@ -184,6 +190,17 @@ impl Scheduler {
         let Some(host) = host else { return false };
         self.take_claim(id, host);
         true
+    }
+
+    /// Where a task has failed, a host is kept free for it only as long as there is no other.
+    pub(crate) fn give_up_last_resorts(&mut self, out: &mut Output) {
+        for id in self.claims_of_last_resort.clone() {
+            let lane = &self.index.lanes[self.index.classes[self.tasks[id].class].lane].key;
+            let host = self.claimed_by(id).map(|id| &self.fleet.hosts[id]);
+            if host.is_some_and(|host| self.avoids(lane, host)) {
+                self.return_from_aside(id, out);
+            }
+        }
     }
 
     // === What a claim is for ===

@@ -1,6 +1,6 @@
 //! The core: `step(now, event)` changes the state and says what is to be done.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,6 +154,8 @@ pub struct Scheduler {
     pub(crate) last_hosts: LastHosts,
     /// Tasks that a host is kept free for, by arrival, and since when.
     pub(crate) claims: BTreeMap<u64, (TaskId, Time)>,
+    /// Those of them that have failed on that host, as there was no other.
+    pub(crate) claims_of_last_resort: BTreeSet<TaskId>,
     pub(crate) later: Later,
     /// Drains and pauses, and since when they are in force.
     pub(crate) holds: BTreeMap<(Hold, Pattern), Time>,
@@ -184,6 +186,7 @@ impl Scheduler {
             fleet: Fleet::new(config.placement),
             last_hosts: LastHosts::default(),
             claims: BTreeMap::new(),
+            claims_of_last_resort: BTreeSet::new(),
             later: Later::default(),
             holds: BTreeMap::new(),
             timers: Timers::default(),

@@ -284,6 +284,7 @@ impl Scheduler {
 
     /// Does what was put off.
     pub(crate) fn settle(&mut self, out: &mut Output) {
+        self.give_up_last_resorts(out);
         loop {
             if let Some(host) = self.later.hosts.pop_first() {
                 if self.fleet.hosts.contains_key(host) {

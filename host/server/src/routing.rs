@@ -9,7 +9,7 @@ use pointsman_policy::{ActionFacts, CommandFacts, Decision, Hook, PolicyId, Runt
 use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
 use pointsman_proto::{pack, v1};
 use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
-use pointsman_scheduler::route::{Property, Route};
+use pointsman_scheduler::route::{Property, Route, SizeClass};
 use prost_types::Any;
 use tonic::Status;
 

@@ -478,7 +478,10 @@ impl Model {
         let failed_on = |host: &str| task.attempts.iter().any(|a| a.has_failed() && &*a.host == host);
         let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
             (!is_relative(task) || s.size_class == spec.size_class)
-                && is_eligible(s, task) && !failed_on(&s.host) && self.is_there(w, now) && self.gates.serves(s)
+                && is_eligible(s, task)
+                && !failed_on(&s.host)
+                && self.is_there(w, now)
+                && self.gates.serves(s)
         };
         if is_new && failed_on(&spec.host) {
             let other = self.specs.iter().find(|o| elsewhere(*o));
