@@ -151,20 +151,27 @@ impl Scheduler {
     fn eligible_for(&self, instance: &Text, route: &Route, asked: &Asked) -> Eligible {
         if let Some(class) = self.index.known_class(instance, route, asked) {
             let lane = &self.index.lanes[self.index.classes[class].lane].key;
-            return Eligible { shapes: lane.eligible.clone(), kinds: None };
+            let mut shapes = lane.eligible.clone();
+            shapes.retain(|shape| self.has_token_there(route, *shape));
+            return Eligible { shapes, kinds: None };
         }
         // Shapes don't show what nobody has asked for yet.
         let prefix = self.index.longest_prefix(&asked.atoms, instance);
         let size = self.index.meant_size(instance, route, asked, prefix.as_ref());
         let kinds = self.index.kinds.iter().filter(|(_, kind)| {
             self.index.probe();
-            obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), size).is_none()
+            self.has_token_there(route, kind.shape)
+                && obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), size).is_none()
         });
         let kinds: BTreeSet<KindId> = kinds.map(|(id, _)| id).collect();
         let mut shapes: SmallVec<[ShapeId; 4]> = kinds.iter().map(|k| self.index.kinds[*k].shape).collect();
         shapes.sort_unstable();
         shapes.dedup();
         Eligible { shapes, kinds: Some(kinds) }
+    }
+
+    fn has_token_there(&self, route: &Route, shape: ShapeId) -> bool {
+        self.index.has_token(&route.exclusivity, self.index.shapes[shape].pool)
     }
 
     fn may_serve(&self, eligible: &Eligible, kind: KindId) -> bool {
@@ -192,11 +199,7 @@ impl Scheduler {
         {
             return None;
         }
-        let takes = |shape: &ShapeId| {
-            let has_token = self.index.has_token(&lane.exclusivity, self.index.shapes[*shape].pool);
-            has_token && lane.eligible.contains(shape)
-        };
-        let kinds = host.kinds().filter(|k| takes(&self.index.kinds[*k].shape));
+        let kinds = host.kinds().filter(|k| self.index.is_served_by(lane, self.index.kinds[*k].shape));
         let worker = { kinds }.find_map(|k| host.idle_of(k))?;
         Some((worker, self.fleet.stop_waiting(&self.index, worker)?))
     }

@@ -85,7 +85,7 @@ impl Scheduler {
         let aside = self.index.aside.get(&host.key);
         for (i, shape) in shapes.enumerate() {
             let aside = aside.into_iter().flatten();
-            let aside = aside.filter(|id| self.may_begin_aside(**id, shape));
+            let aside = aside.filter(|id| self.index.is_served_by(&self.index.lanes[**id].key, shape));
             for id in self.index.shapes[shape].waiting.iter().chain(aside) {
                 self.index.probe();
                 let lane = &self.index.lanes[*id];
@@ -104,11 +104,6 @@ impl Scheduler {
             }
         }
         (fitting, short)
-    }
-
-    fn may_begin_aside(&self, lane: LaneId, shape: ShapeId) -> bool {
-        let key = &self.index.lanes[lane].key;
-        key.eligible.contains(&shape) && self.index.has_token(&key.exclusivity, self.index.shapes[shape].pool)
     }
 }
 

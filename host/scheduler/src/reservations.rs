@@ -230,7 +230,7 @@ impl Scheduler {
 
     fn worker_of(&self, id: TaskId, idle: &[(ShapeId, WorkerId)]) -> Option<(WorkerId, TaskId)> {
         let lane = &self.index.lanes[self.index.classes[self.tasks[id].class].lane].key;
-        let (_, worker) = idle.iter().find(|(shape, _)| lane.eligible.contains(shape))?;
+        let (_, worker) = idle.iter().find(|(shape, _)| self.index.is_served_by(lane, *shape))?;
         Some((*worker, id))
     }
 

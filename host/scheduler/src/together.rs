@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::classes::Index;
 use crate::effect::Output;
 use crate::event::{HostExclusive, Terms};
-use crate::ids::{HostId, LaneId, PoolId, TaskId, Text, WorkerId};
+use crate::ids::{HostId, LaneId, PoolId, ShapeId, TaskId, Text, WorkerId};
 use crate::lanes::LaneKey;
 use crate::route::{Exclusivity, Scope};
 use crate::scheduler::Scheduler;
@@ -196,6 +196,11 @@ impl Index {
         let Some((key, at_most)) = tokens(exclusivity) else { return true };
         let group = self.groups.get(&key);
         group.and_then(|g| g.executing.get(&within(key.scope, pool))).is_none_or(|n| *n < at_most)
+    }
+
+    /// Workers of that shape may run tasks of a lane, as far as tokens go.
+    pub(crate) fn is_served_by(&self, lane: &LaneKey, shape: ShapeId) -> bool {
+        lane.eligible.contains(&shape) && self.has_token(&lane.exclusivity, self.shapes[shape].pool)
     }
 
     /// An action has begun in a pool.

@@ -94,8 +94,8 @@ fn it_is_said_for_whom_a_host_is_kept() {
     assert_eq!((w.why(large).reason, w.why(large).kept.as_deref()), (Reason::Reserved, Some("h")));
     let view = w.core.workers().next().unwrap();
     assert_eq!(view.reserved_for, Some(name));
-    for i in 1..4 {
-        assert_eq!(w.completed(&t[i], &format!("small-{i}")), "waits");
+    for (thread, i) in t[1..4].iter().zip(1..) {
+        assert_eq!(w.completed(thread, &format!("small-{i}")), "waits");
     }
     assert_eq!(w.completed(&t[0], "a"), "run large");
     assert_eq!((w.state(large).as_str(), w.state(small).as_str()), ("on h", "queued"));
