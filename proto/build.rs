@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .type_attribute(".pointsman.v1", serialize)
         .type_attribute(".build.bazel.remote.execution.v2.Platform.Property", serialize)
+        .type_attribute(".build.bazel.remote.execution.v2.Command.EnvironmentVariable", serialize)
         // A component is nothing to print.
         .field_attribute("PushPolicyRequest.component", "#[serde(skip)]")
         .bytes(".")

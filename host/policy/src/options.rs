@@ -99,6 +99,10 @@ pub struct Limits {
     pub string_bytes: usize,
     /// Names of strategies, and levels of invocation keys, that a route may have.
     pub list_items: usize,
+    /// Variables that a route may offer to its action.
+    pub variables: usize,
+    /// Bytes of those, names included.
+    pub variables_bytes: usize,
     /// Notes that one call may add.
     pub notes: usize,
     /// Log lines of one call; further ones are dropped.
@@ -126,6 +130,8 @@ impl Default for Limits {
             properties: 1_000,
             string_bytes: 64 << 10,
             list_items: 64,
+            variables: 32,
+            variables_bytes: 4 << 10,
             notes: 32,
             log_lines: 32,
             log_line_bytes: 4 << 10,

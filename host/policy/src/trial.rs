@@ -236,6 +236,7 @@ fn differences(active: &Said<'_>, candidate: &Said<'_>) -> Vec<String> {
     differ("shared", a.shared.to_string(), b.shared.to_string());
     differ("affinity", format!("{:?}", a.affinity), format!("{:?}", b.affinity));
     differ("learning_key", format!("{:?}", a.learning_key), format!("{:?}", b.learning_key));
+    differ("environment", format!("{:?}", a.environment), format!("{:?}", b.environment));
     differ("rank_candidates", a.rank_candidates.to_string(), b.rank_candidates.to_string());
     found
 }

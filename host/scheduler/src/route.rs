@@ -133,6 +133,8 @@ pub struct Route {
     pub affinity: Option<Affinity>,
     /// Key under which execution statistics are learned.
     pub learning_key: Option<Arc<str>>,
+    /// Variables offered to the action's environment, each name once. Only data here: who runs it may set them.
+    pub environment: Vec<(Arc<str>, Arc<str>)>,
     /// Ask the policy's `rank` hook about so many candidates before a worker is chosen; 0: don't.
     pub rank_candidates: u32,
     /// Remarks of policies for whoever asks why.

@@ -18,7 +18,8 @@ pub(crate) const OPERATIONS_PER_TASK_MAX: usize = 1024;
 pub(crate) type Sharable = BTreeMap<(u64, u64), TaskId>;
 
 /// What has to be equal for one execution to serve several clients: they ask the same of the same kind of worker.
-/// Priority, fairness, affinity, learning and remarks say nothing about the execution.
+/// Priority, fairness, affinity, learning and remarks say nothing about the execution. Variables that a policy offers do,
+/// but results are cached without them, so that they must not matter: keeping them apart here would only run more.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct ShareKey<'a> {
     instance: &'a Text,

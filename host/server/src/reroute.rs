@@ -100,7 +100,8 @@ async fn again(
             let action = routing::routed_action(payload.action.clone(), &routed);
             let decision = with_history(&payload.shown.decision, routed.decision, tried);
             let shown = Arc::new(Shown { decision, ..(*payload.shown).clone() });
-            let payload = Payload { action, shown, facts, ..payload.clone() };
+            let environment = routing::environment(&routed.route);
+            let payload = Payload { action, shown, environment, facts, ..payload.clone() };
             driver.reroute(task, tried.len(), routed.route, routed.asked, payload);
         }
         Err(status) => driver.refuse(task, status.message()),

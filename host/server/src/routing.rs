@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pointsman_policy::{ActionFacts, CommandFacts, Decision, Hook, PolicyId, Runtime, Step, Trigger};
+use pointsman_proto::rev2::command::EnvironmentVariable;
 use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
 use pointsman_proto::{pack, v1};
 use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
@@ -380,9 +381,24 @@ pub fn message(route: &Route, policy: &PolicyId, generation: u64) -> v1::Routing
         invocation_keys: strings(&route.invocation_keys),
         priority: route.priority,
         notes: strings(&route.notes),
+        environment: variables(route),
         generation,
         ..v1::RoutingDecision::default()
     }
+}
+
+fn variables(route: &Route) -> Vec<EnvironmentVariable> {
+    let variable = |(name, value): &(Arc<str>, Arc<str>)| EnvironmentVariable {
+        name: name.to_string(),
+        value: value.to_string(),
+    };
+    route.environment.iter().map(variable).collect()
+}
+
+/// What is offered to the action's environment, for workers of ours (`pointsman.v1.ActionEnvironment`).
+pub fn environment(route: &Route) -> Option<Any> {
+    let is_any = !route.environment.is_empty();
+    is_any.then(|| pack(&v1::ActionEnvironment { variables: variables(route) }))
 }
 
 /// Who said what, where there is more to tell than that one policy decided.

@@ -2,6 +2,7 @@
 use crate::{
     cas::{Cas, Store},
     command::{self, EndedBy, Outcome, Spec},
+    environment::environment,
     error::Failure,
     inputs::Inputs,
     outputs::{Collected, Wanted},
@@ -44,6 +45,7 @@ pub(crate) struct Executor {
     pub(crate) cas: Arc<Cas>,
     pub(crate) inputs: Inputs,
     pub(crate) instance_name_prefix: String,
+    pub(crate) size_class: u32,
 }
 
 /// One action on its way.
@@ -132,7 +134,9 @@ impl Life<'_> {
         self.metadata.input_fetch_completed_timestamp = now();
 
         let _ = self.stage.send(Stage::Running);
-        let spec = self.spec(command, directory.clone(), timeout);
+        let environment =
+            environment(command.environment_variables, &desired.auxiliary_metadata, self.executor.size_class);
+        let spec = self.spec(command.arguments, environment, directory.clone(), timeout);
         let outcome = command::run(spec, self.cancel).await?;
         self.note_run(&outcome);
         if outcome.ended_by == EndedBy::Cancel {
@@ -208,10 +212,16 @@ impl Life<'_> {
         Ok(directory)
     }
 
-    fn spec(&self, command: Command, directory: PathBuf, timeout: Option<Duration>) -> Spec {
+    fn spec(
+        &self,
+        arguments: Vec<String>,
+        environment: Vec<(String, String)>,
+        directory: PathBuf,
+        timeout: Option<Duration>,
+    ) -> Spec {
         Spec {
-            arguments: command.arguments,
-            environment: command.environment_variables.into_iter().map(|v| (v.name, v.value)).collect(),
+            arguments,
+            environment,
             directory,
             territory: self.dir.path().to_owned(),
             stdout: self.dir.stdout(),

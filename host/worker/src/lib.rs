@@ -19,6 +19,7 @@ mod cas;
 mod command;
 mod config;
 mod directories;
+mod environment;
 mod error;
 mod inputs;
 mod outputs;
@@ -34,6 +35,7 @@ mod usage;
 mod workdir;
 
 pub use config::{CONCURRENCY_MAX, WorkerConfig, host_platform};
+pub use environment::SIZE_CLASS_VARIABLE;
 pub use error::WorkerError;
 pub use query::{PlatformQuery, QueryError};
 
@@ -88,6 +90,7 @@ pub async fn run(mut config: WorkerConfig, shutdown: CancellationToken) -> Resul
             placer: Arc::new(Placer::new()),
         },
         instance_name_prefix: config.instance_name_prefix.clone(),
+        size_class: config.size_class,
     });
     tracing::info!(
         scheduler = config.scheduler,

@@ -32,6 +32,9 @@
 //! Built natively, they speak of the call that a test describes with [`testing`], so that a policy is tested with
 //! plain `cargo test`. Signatures are those of `wit/policy.wit`, which also says what each function means.
 //!
+//! [`route::set_environment`] tells the action itself something, such as how many processes it may start. Only workers of
+//! Pointsman's own pass it on, and results are cached without it: what an action makes must not depend on it.
+//!
 //! A policy must decide by what it reads in a call and by its configuration only. The server keeps several instances
 //! of it and replaces them at will: what one instance remembers, another has never seen.
 

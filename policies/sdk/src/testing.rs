@@ -97,6 +97,8 @@ pub struct Route {
     /// Key, and how long to wait in milliseconds.
     pub affinity: Option<(String, u32)>,
     pub learning_key: Option<String>,
+    /// What `set-environment` offers to the action.
+    pub environment: BTreeMap<String, String>,
     pub rank_candidates: u32,
     pub notes: Vec<String>,
 }
@@ -115,6 +117,7 @@ impl Default for Route {
             shared: true,
             affinity: None,
             learning_key: None,
+            environment: BTreeMap::new(),
             rank_candidates: 0,
             notes: Vec::new(),
         }

@@ -4,6 +4,7 @@
 mod admin;
 mod decisions;
 mod digest_functions;
+mod environment;
 mod execution;
 mod floods;
 #[allow(dead_code, reason = "the tests of the policy host use all of it")]

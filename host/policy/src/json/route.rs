@@ -6,6 +6,7 @@ use std::time::Duration;
 use pointsman_scheduler::route::{Affinity, Exclusivity, Property, Route, Scope, SizeClass};
 use serde::{Deserialize, Serialize};
 
+use super::action::pairs;
 use super::{form, forms, is_default};
 use crate::decision::{Code, Hook, PolicyId, Rejection};
 use crate::hooks::Next;
@@ -49,6 +50,8 @@ struct RouteForm {
     affinity: Option<Affinity>,
     #[serde(with = "form", skip_serializing_if = "is_default")]
     learning_key: Option<Arc<str>>,
+    #[serde(with = "pairs", skip_serializing_if = "is_default")]
+    environment: Vec<(Arc<str>, Arc<str>)>,
     #[serde(skip_serializing_if = "is_default")]
     rank_candidates: u32,
     #[serde(with = "form", skip_serializing_if = "is_default")]

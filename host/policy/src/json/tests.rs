@@ -63,6 +63,7 @@ fn route() -> Route {
         shared: false,
         affinity: Some(Affinity { key: "//a".into(), wait: Duration::from_millis(250) }),
         learning_key: Some("CppCompile".into()),
+        environment: vec![("JOBS".into(), "4".into())],
         rank_candidates: 4,
         notes: names(&["a note"]),
     }
@@ -81,6 +82,7 @@ fn route_json() -> Value {
         "shared": false,
         "affinity": { "key": "//a", "wait_ms": 250 },
         "learning_key": "CppCompile",
+        "environment": [{ "name": "JOBS", "value": "4" }],
         "rank_candidates": 4,
         "notes": ["a note"],
     })

@@ -48,6 +48,7 @@ fn edits_arrive() {
         import("route", "set-shared", "i32", ""),
         import("route", "set-affinity", "i32 i32 i32", ""),
         import("route", "set-learning-key", "i32 i32", ""),
+        import("route", "set-environment", "i32 i32 i32 i32", ""),
         import("route", "rank-candidates", "i32", ""),
     ]
     .concat();
@@ -60,7 +61,9 @@ fn edits_arrive() {
         (call $route.set-exclusive (i32.const 2) {name} (i32.const 1) (i32.const 3))
         (call $route.set-priority (i32.const -5)) (call $route.set-timeout-ms (i32.const 1500))
         (call $route.set-shared (i32.const 0)) (call $route.set-affinity {name} (i32.const 20))
-        (call $route.set-learning-key {other}) (call $route.rank-candidates (i32.const 3)) {ACCEPT}"
+        (call $route.set-learning-key {other}) (call $route.rank-candidates (i32.const 3))
+        (call $route.set-environment {name} {other}) (call $route.set-environment (i32.const 1026) (i32.const 8) {other})
+        (call $route.set-environment {name} {name}) {ACCEPT}"
     );
     let mut guest = Guest::routing(&imports, &route);
     guest.more = r#"(data (i32.const 1024) "a!OSFamily")"#.into();
@@ -80,6 +83,8 @@ fn edits_arrive() {
     let affinity = Affinity { key: "guest".into(), wait: Duration::from_millis(20) };
     assert_eq!(route.affinity, Some(affinity));
     assert_eq!(route.learning_key.as_deref(), Some("a!"));
+    let variables = [("OSFamily", "a!"), ("guest", "guest")].map(|(name, value)| (name.into(), value.into()));
+    assert_eq!(route.environment, variables, "the last value of each");
     assert_eq!(route.invocation_keys, [], "nobody set them");
 }
 

@@ -139,6 +139,20 @@ fn nonsense() {
     );
     let empty = "(i32.const 0) (i32.const 0) (i32.const 128) (i32.const 1)";
     assert_bad("set-property", "i32 i32 i32 i32", empty, "the name of a property is empty");
+    let four = "i32 i32 i32 i32";
+    assert_bad("set-environment", four, empty, "the name of a variable is empty");
+    let nul = "(i32.const 128) (i32.const 5) (i32.const 160) (i32.const 3)";
+    assert_bad("set-environment", four, nul, "the value of the variable guest has a NUL");
+    let digit = "(i32.const 144) (i32.const 5) (i32.const 128) (i32.const 5)";
+    assert_bad("set-environment", four, digit, "\"1.2.3\" is not named by letters, digits and _ alone");
+    let huge = "(memory.fill (i32.const 2048) (i32.const 97) (i32.const 5000))
+        (call $route.set-environment (i32.const 128) (i32.const 5) (i32.const 2048) (i32.const 5000)) i32.const 0";
+    let guest = Guest::routing(&import("route", "set-environment", four, ""), huge);
+    assert_fails(
+        &guest,
+        FailureKind::BadAnswer,
+        "it 1 variables of 5005 bytes, allowed are 32 of 4096 bytes",
+    );
     let group = "(i32.const 2) (i32.const 128) (i32.const 5) (i32.const 0) (i32.const 0)";
     assert_bad("set-exclusive", "i32 i32 i32 i32 i32", group, "allows 0 actions");
     assert_bad(

@@ -21,7 +21,7 @@ pub enum Mask {
     Text(&'static str),
     /// All of a command's arguments, or output paths.
     List(&'static str),
-    /// The value of a command's environment variable; `None`: of all.
+    /// The value of an environment variable, of commands and of routes; `None`: of all.
     Environment(Option<String>),
     /// The values of a platform property, wherever there are platforms.
     Property(String),
@@ -128,10 +128,12 @@ impl Mask {
                 }
             }
             Self::Environment(name) => {
-                let variables = record.pointer_mut("/facts/command/environment");
-                hide_named(variables, name.as_deref(), values);
+                // Of the command, and of routes.
+                each_list(record, "environment", &mut |variables| {
+                    hide_named(Some(variables), name.as_deref(), values);
+                });
             }
-            Self::Property(name) => each_platform(record, &mut |platform| {
+            Self::Property(name) => each_list(record, "platform", &mut |platform| {
                 hide_named(Some(platform), Some(name), values);
             }),
             Self::StoredValues => {
@@ -171,15 +173,15 @@ fn hide_named(list: Option<&mut Value>, name: Option<&str>, values: &mut Vec<Str
     }
 }
 
-/// All lists of properties.
-fn each_platform(value: &mut Value, hide: &mut impl FnMut(&mut Value)) {
+/// All lists of that name.
+fn each_list(value: &mut Value, name: &str, hide: &mut impl FnMut(&mut Value)) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
-                if key == "platform" { hide(value) } else { each_platform(value, hide) }
+                if key == name { hide(value) } else { each_list(value, name, hide) }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| each_platform(item, hide)),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_list(item, name, hide)),
         _ => {}
     }
 }

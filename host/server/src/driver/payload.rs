@@ -31,6 +31,8 @@ pub struct Payload {
     pub trace_context: Option<Box<TraceContext>>,
     /// Whether the action cache may still answer it.
     pub cache_look: CacheLook,
+    /// What its policy offers to its environment, if anything: `pointsman.v1.ActionEnvironment`.
+    pub environment: Option<Any>,
     /// What the scheduler has it run on, as smaller classes were too small for it.
     pub enlarged: Option<SizeClass>,
     /// What the policy was told.

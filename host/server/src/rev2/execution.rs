@@ -150,6 +150,7 @@ impl ExecutionService {
                 action: routing::routed_action(action, &routed),
                 request_metadata: metadata.map(|(_, packed)| packed),
                 trace_context: trace_context(headers),
+                environment: routing::environment(&routed.route),
                 enlarged: None,
                 cache_look: if may_be_cached { CacheLook::asked(now) } else { CacheLook::forbidden() },
                 shown: Arc::new(Shown {

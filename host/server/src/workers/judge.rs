@@ -205,6 +205,7 @@ fn again(
         shown: Arc::new(Shown { decision: routed.decision, ..(*old.shown).clone() }),
         // It may have the result that was not taken.
         cache_look: CacheLook::forbidden(),
+        environment: routing::environment(&routed.route),
         enlarged,
         facts,
         ..old.clone()

@@ -4,11 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_policy::Runtime;
+use pointsman_proto::pack;
 use pointsman_proto::remoteworker::operation_queue_server::OperationQueue;
 use pointsman_proto::remoteworker::{DesiredState, SynchronizeRequest, SynchronizeResponse, desired_state};
+use pointsman_proto::rev2::command::EnvironmentVariable;
+use pointsman_proto::v1::ActionEnvironment;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::event::Report;
 use pointsman_storage::Storage;
+use pointsman_worker::SIZE_CLASS_VARIABLE;
+use prost_types::Any;
 use tonic::{Request, Response, Status};
 
 use super::identity::{Who, Workers};
@@ -61,17 +66,33 @@ impl OperationQueue for SynchronizeService {
         request: Request<SynchronizeRequest>,
     ) -> Result<Response<SynchronizeResponse>, Status> {
         let inner = &self.inner;
-        let (call, prefix) = inner.call(request.into_inner())?;
+        let (call, caller) = inner.call(request.into_inner())?;
         let call = inner.judge.judge_aside(call).await?;
         inner.results.write(&call).await;
-        inner.answer(inner.poll(call).await, &prefix).map(Response::new)
+        inner.answer(inner.poll(call).await, &caller).map(Response::new)
+    }
+}
+
+/// Who calls, as far as the answer depends on it.
+struct Caller {
+    prefix: Arc<str>,
+    /// The size class that a policy has admitted it with, if that is not the one it believes to have.
+    size_class: Option<u32>,
+}
+
+impl Caller {
+    /// What it is to tell its actions of itself, as it can't know that.
+    fn environment(&self) -> Option<Any> {
+        let (name, value) = (SIZE_CLASS_VARIABLE.to_owned(), self.size_class?.to_string());
+        let variables = vec![EnvironmentVariable { name, value }];
+        Some(pack(&ActionEnvironment { variables }))
     }
 }
 
 impl Inner {
-    /// What the core is told, and the caller's instance name prefix. The rest of the request does not outlive this: while
+    /// What the core is told, and what the answer depends on. The rest of the request does not outlive this: while
     /// the call waits it would be memory that is cold when it is freed.
-    fn call(&self, request: SynchronizeRequest) -> Result<(WorkerCall, Arc<str>), Status> {
+    fn call(&self, request: SynchronizeRequest) -> Result<(WorkerCall, Caller), Status> {
         let Who { name: worker, spec } = self.workers.who(&request)?;
         let mut prefer_idle = request.prefer_being_idle;
         let spec = match spec {
@@ -92,9 +113,12 @@ impl Inner {
         let state = state
             .ok_or_else(|| Status::invalid_argument("current_state is not set: say idle or executing"))?;
         let (report, response) = report(state)?;
-        let prefix = spec.instance_name_prefix.clone();
+        let caller = Caller {
+            prefix: spec.instance_name_prefix.clone(),
+            size_class: (spec.size_class != request.size_class).then_some(spec.size_class),
+        };
         let wait = self.idle_poll();
-        Ok((WorkerCall { worker, spec, report, response, rerun: None, prefer_idle, wait }, prefix))
+        Ok((WorkerCall { worker, spec, report, response, rerun: None, prefer_idle, wait }, caller))
     }
 
     /// Hands the call to the core, until it has something whose result the action cache doesn't have.
@@ -120,13 +144,13 @@ impl Inner {
         half + half.mul_f64(fastrand::f64())
     }
 
-    fn answer(&self, answer: PollAnswer, prefix: &str) -> Result<SynchronizeResponse, Status> {
+    fn answer(&self, answer: PollAnswer, caller: &Caller) -> Result<SynchronizeResponse, Status> {
         let now = self.driver.clock().now();
         let desired = |state| Some(DesiredState { worker_state: Some(state) });
         Ok(match answer {
             PollAnswer::Execute { payload, heartbeat } => SynchronizeResponse {
                 next_synchronization_at: Some(timestamp(now + heartbeat)),
-                desired_state: desired(desired_state::WorkerState::Executing(work(&payload, prefix))),
+                desired_state: desired(desired_state::WorkerState::Executing(work(&payload, caller))),
             },
             PollAnswer::Continue { heartbeat } => SynchronizeResponse {
                 next_synchronization_at: Some(timestamp(now + heartbeat)),
@@ -152,10 +176,11 @@ impl Inner {
 
 /// What a worker is sent. Its fields are those that the protocol promises: digest as the client sent it, an action with
 /// a timeout, the digest function spelled out.
-fn work(payload: &Payload, prefix: &str) -> desired_state::Executing {
-    let suffix = payload.instance_name.strip_prefix(prefix).unwrap_or(&payload.instance_name);
+fn work(payload: &Payload, caller: &Caller) -> desired_state::Executing {
+    let suffix = payload.instance_name.strip_prefix(&*caller.prefix).unwrap_or(&payload.instance_name);
+    let metadata = payload.request_metadata.iter().chain([&payload.shown.decision]).cloned();
     let auxiliary_metadata =
-        payload.request_metadata.iter().chain([&payload.shown.decision]).cloned().collect();
+        metadata.chain(caller.environment()).chain(payload.environment.clone()).collect();
     let trace =
         payload.trace_context.iter().flat_map(|t| [("traceparent", &t.parent), ("tracestate", &t.state)]);
     let w3c_trace_context =

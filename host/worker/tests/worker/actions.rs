@@ -1,7 +1,8 @@
 //! Running: inputs, environment, ends of all kinds.
 use crate::harness::{Harness, sh};
-use pointsman_proto::{resourceusage::PosixResourceUsage, rev2::*, rpc, unpack};
+use pointsman_proto::{pack, resourceusage::PosixResourceUsage, rev2::*, rpc, unpack, v1::ActionEnvironment};
 use prost::Message as _;
+use prost_types::Any;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
@@ -81,10 +82,41 @@ async fn a_failing_action_keeps_its_outputs_and_is_not_cached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_environment_is_exactly_the_commands() {
-    let harness = Harness::start().await;
+async fn the_environment_is_the_commands_and_the_size_class() {
+    let harness = Harness::start_with(|c| c.size_class = 3).await;
     let response = harness.run(sh("").args(&["/usr/bin/env"]).env("A", "1").env("B", "x y=z")).await;
-    assert_eq!(harness.text(&response.result.unwrap().stdout_digest), "A=1\nB=x y=z\n");
+    let expected = "A=1\nB=x y=z\nPOINTSMAN_SIZE_CLASS=3\n";
+    assert_eq!(harness.text(&response.result.unwrap().stdout_digest), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_scheduler_offers_never_replaces_what_the_command_sets() {
+    let harness = Harness::start().await;
+    let offer = |variables: &[(&str, &str)]| {
+        let variable = |(name, value): &(&str, &str)| command::EnvironmentVariable {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        };
+        pack(&ActionEnvironment { variables: variables.iter().map(variable).collect() })
+    };
+    let run = async |offers: Vec<Any>, own: &[(&str, &str)]| {
+        let action = sh("").args(&["/usr/bin/env"]).with(|a| a.told = offers);
+        let action = own.iter().fold(action, |action, (name, value)| action.env(name, value));
+        let result = harness.run(action).await.result.unwrap();
+        let mut lines: Vec<_> = harness.text(&result.stdout_digest).lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        (lines.join(" "), result.execution_metadata.unwrap().auxiliary_metadata)
+    };
+    let first = offer(&[("JOBS", "4"), ("MINE", "x"), ("POINTSMAN_SIZE_CLASS", "7")]);
+    let second = offer(&[("JOBS", "8"), ("BAD=NAME", "x"), ("", "x"), ("NUL", "a\0b")]);
+    let (environment, told) = run(vec![first.clone(), second.clone()], &[("MINE", "own")]).await;
+    assert_eq!(environment, "JOBS=8 MINE=own POINTSMAN_SIZE_CLASS=7");
+    assert_eq!(told[1..3], [first, second], "the result says what the action was told");
+    let (environment, _) = run(Vec::new(), &[("POINTSMAN_SIZE_CLASS", "own")]).await;
+    assert_eq!(environment, "POINTSMAN_SIZE_CLASS=own");
+    // One that isn't any is no reason to fail.
+    let broken = Any { value: b"\xff\xff".as_slice().into(), ..offer(&[("A", "1")]) };
+    assert_eq!(run(vec![broken], &[]).await.0, "POINTSMAN_SIZE_CLASS=0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -133,6 +133,8 @@ pub(crate) struct Job {
     pub(crate) digest_function: i32,
     pub(crate) forget: Vec<Vec<u8>>,
     pub(crate) edit_root: Option<fn(&mut Directory)>,
+    /// More auxiliary metadata.
+    pub(crate) told: Vec<prost_types::Any>,
 }
 
 pub(crate) fn sh(script: &str) -> Job {
@@ -152,6 +154,7 @@ pub(crate) fn sh(script: &str) -> Job {
         digest_function: digest_function::Value::Sha256 as i32,
         forget: Vec::new(),
         edit_root: None,
+        told: Vec::new(),
     }
 }
 
@@ -218,10 +221,13 @@ impl Job {
             queued_timestamp: Some(SystemTime::now().into()),
             instance_name_suffix: self.suffix.into(),
             digest_function: self.digest_function,
-            auxiliary_metadata: vec![pointsman_proto::pack(&RequestMetadata {
+            auxiliary_metadata: [pointsman_proto::pack(&RequestMetadata {
                 action_mnemonic: "Sent".into(),
                 ..Default::default()
-            })],
+            })]
+            .into_iter()
+            .chain(self.told)
+            .collect(),
             ..Default::default()
         }
     }

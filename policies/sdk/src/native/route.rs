@@ -112,6 +112,18 @@ pub fn set_learning_key(key: &str) {
     with("route.set-learning-key", |route| route.learning_key = Some(key.into()));
 }
 
+pub fn set_environment(name: &str, value: &str) {
+    let is_name = !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    assert!(is_name, "set-environment: {name:?} is no name of a variable, and a server would trap this call");
+    assert!(
+        !value.contains('\0'),
+        "set-environment: the value of {name} has a NUL, which a server would trap"
+    );
+    with("route.set-environment", |route| _ = route.environment.insert(name.into(), value.into()));
+}
+
 pub fn rank_candidates(at_most: u32) {
     with("route.rank-candidates", |route| route.rank_candidates = at_most);
 }

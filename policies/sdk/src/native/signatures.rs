@@ -24,6 +24,7 @@ fn native_functions_have_the_generated_signatures() {
     same!(route: platform(), platform_value(a), set_platform(a), set_property(a, b), remove_property(a), pool(),
         set_pool(a), size(), set_size(a), exclusive(), set_exclusive(a), strategies(), set_strategies(a),
         invocation_keys(), set_invocation_keys(a), priority(), set_priority(a), timeout_ms(), set_timeout_ms(a),
-        set_shared(a), affinity(), set_affinity(a, b), learning_key(), set_learning_key(a), rank_candidates(a), note(a));
+        set_shared(a), affinity(), set_affinity(a, b), learning_key(), set_learning_key(a), set_environment(a, b), rank_candidates(a),
+        note(a));
     same!(host: log(a, b), statistics(a), get(a), set(a, b, c), pools(), now());
 }

@@ -2,8 +2,8 @@
 //!
 //! | Hook | What it goes by |
 //! | --- | --- |
-//! | `on-action` | properties: `hooks-rank` (so many candidates), `hooks-size` (exactly), `hooks-timeout-ms`, `hooks-retry-pool` (the pool after an attempt has failed) |
-//! | `on-worker` | entries of the worker's id: `refuse`, `set` (`key=value`), `pool`, `inflight`, `strategies`, `exclusive` |
+//! | `on-action` | properties: `hooks-rank` (so many candidates), `hooks-size` (exactly), `hooks-timeout-ms`, `hooks-environment` (a variable with the action's mnemonic), `hooks-retry-pool` (the pool after an attempt has failed) |
+//! | `on-worker` | entries of the worker's id: `refuse`, `set` (`key=value`), `pool`, `size-class`, `inflight`, `strategies`, `exclusive` |
 //! | `on-result` | the exit code: see [`completed`]; properties: `hooks-distrust` (not the first result, in the pool `big`), `hooks-accept` (with a note) |
 //! | `on-assignment` | the other way round |
 //!
@@ -57,6 +57,9 @@ impl on_action::Guest for Hooks {
         if let Some(timeout) = take("hooks-timeout-ms").and_then(|ms| ms.parse().ok()) {
             route::set_timeout_ms(timeout);
         }
+        if let Some(variable) = take("hooks-environment") {
+            route::set_environment(&variable, &action::mnemonic());
+        }
         if let Some(pool) = take("hooks-retry-pool")
             && action::cause() == Trigger::Retried
         {
@@ -87,6 +90,7 @@ impl on_worker::Guest for Hooks {
                     let (key, value) = value.split_once('=').unwrap_or((&value, ""));
                     terms::set_property(key, value);
                 }
+                "size-class" => terms::set_size_class(value.parse().unwrap_or(0)),
                 "inflight" => terms::set_max_inflight(value.parse().unwrap_or(0)),
                 "strategies" => {
                     terms::set_strategies(&value.split(',').map(Into::into).collect::<Vec<_>>());

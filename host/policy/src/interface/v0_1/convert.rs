@@ -59,6 +59,28 @@ pub(super) fn set_property(
     Ok(())
 }
 
+/// A variable that every shell and every kernel takes.
+pub(super) fn variable_in(
+    state: &State,
+    name: String,
+    value: String,
+) -> wasmtime::Result<(Arc<str>, Arc<str>)> {
+    let is_name = !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let name = state.name("the name of a variable", name)?;
+    if !is_name {
+        return Err(bad(format!(
+            "the variable {name:?} is not named by letters, digits and _ alone, with no digit first"
+        )));
+    }
+    if value.contains('\0') {
+        return Err(bad(format!(
+            "the value of the variable {name} has a NUL, which no environment can hold"
+        )));
+    }
+    Ok((name, state.text("the value of a variable", value)?))
+}
+
 /// A list of names that each must say something.
 pub(super) fn names_in(state: &State, what: &str, list: Vec<String>) -> wasmtime::Result<Vec<Arc<str>>> {
     let (count, limit) = (list.len(), state.limits.list_items);

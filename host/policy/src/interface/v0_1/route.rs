@@ -7,7 +7,7 @@ use pointsman_scheduler::route::Affinity;
 
 use super::convert::{
     exclusivity_in, exclusivity_out, ms, names_in, optional, properties_in, properties_out, property_in,
-    set_property, size_in, size_out, strings,
+    set_property, size_in, size_out, strings, variable_in,
 };
 use super::imports::route;
 use super::imports::types::{Exclusivity, Property, SizeClass};
@@ -141,6 +141,22 @@ impl route::Host for State {
     fn set_learning_key(&mut self, key: String) -> wasmtime::Result<()> {
         let key = self.name("a learning key", key)?;
         self.edit_route("route.set-learning-key")?.learning_key = Some(key);
+        Ok(())
+    }
+
+    fn set_environment(&mut self, name: String, value: String) -> wasmtime::Result<()> {
+        let (name, value) = variable_in(self, name, value)?;
+        let (count_max, bytes_max) = (self.limits.variables, self.limits.variables_bytes);
+        let variables = &mut self.edit_route("route.set-environment")?.environment;
+        variables.retain(|(known, _)| *known != name);
+        variables.push((name, value));
+        let bytes: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if variables.len() > count_max || bytes > bytes_max {
+            return Err(bad(format!(
+                "set-environment makes it {} variables of {bytes} bytes, allowed are {count_max} of {bytes_max} bytes",
+                variables.len()
+            )));
+        }
         Ok(())
     }
 
