@@ -13,7 +13,7 @@ use crate::explain::obstacle_of;
 use crate::ids::{ActionDigest, HostId, KindId, ShapeId, TaskId, Text};
 use crate::placement::{Caller, FITTING_MAX};
 use crate::properties::Asked;
-use crate::route::{Exclusivity, Route};
+use crate::route::Route;
 use crate::scheduler::Scheduler;
 use crate::sharing::ShareKey;
 use crate::workers::{Open, fits};
@@ -73,27 +73,35 @@ impl Scheduler {
         let mut found = Vec::with_capacity(at_most);
         if let Some(id) = affine {
             let host = &self.fleet.hosts[id];
-            if host.has_room_for(&demand, &route.exclusivity, self.now) && !host.running.contains(digest) {
-                found.extend(self.candidate_on(id, &eligible, true));
-            }
-            let waits = route.affinity.as_ref().is_some_and(|a| !a.wait.is_zero());
             let serves = |k| self.may_serve(&eligible, k) && host.serves(k, &demand);
-            if found.is_empty() && waits && host.kinds().any(serves) {
-                return found;
+            if host.kinds().any(serves) {
+                let has_room = host.has_room_for(&demand, &route.exclusivity, self.now);
+                if has_room && !host.running.contains(digest) {
+                    found.extend(self.candidate_on(id, &eligible, route, true));
+                }
+                if found.is_empty() && route.affinity.as_ref().is_some_and(|a| !a.wait.is_zero()) {
+                    return found;
+                }
             }
         }
         let first = found.first().map(|c: &CandidateView| c.host);
-        for host in self.open_hosts(digest, &demand, &route.exclusivity, &eligible, at_most) {
+        for host in self.open_hosts(digest, &demand, route, &eligible, at_most) {
             if found.len() < at_most && Some(host) != first {
-                found.extend(self.candidate_on(host, &eligible, false));
+                found.extend(self.candidate_on(host, &eligible, route, false));
             }
         }
         found
     }
 
-    fn candidate_on(&self, id: HostId, eligible: &Eligible, affine: bool) -> Option<CandidateView> {
+    fn candidate_on(
+        &self,
+        id: HostId,
+        eligible: &Eligible,
+        route: &Route,
+        affine: bool,
+    ) -> Option<CandidateView> {
         let host = &self.fleet.hosts[id];
-        let mut kinds = host.kinds().filter(|k| self.may_serve(eligible, *k));
+        let mut kinds = host.kinds().filter(|k| self.may_begin_there(eligible, route, *k));
         let worker = &self.fleet.workers[kinds.find_map(|k| host.idle_of(k))?];
         Some(CandidateView {
             host: id,
@@ -110,7 +118,7 @@ impl Scheduler {
         &self,
         digest: &ActionDigest,
         demand: &Demand,
-        exclusivity: &Exclusivity,
+        route: &Route,
         eligible: &Eligible,
         at_most: usize,
     ) -> Vec<HostId> {
@@ -124,8 +132,8 @@ impl Scheduler {
                 let takes = |o: &&Open| {
                     self.index.probe();
                     let host = &self.fleet.hosts[o.host];
-                    self.may_serve(eligible, o.kind)
-                        && host.has_room_for(demand, exclusivity, self.now)
+                    self.may_begin_there(eligible, route, o.kind)
+                        && host.has_room_for(demand, &route.exclusivity, self.now)
                         && !host.running.contains(digest)
                 };
                 // One more, as the host of the affinity key may be among them.
@@ -151,17 +159,14 @@ impl Scheduler {
     fn eligible_for(&self, instance: &Text, route: &Route, asked: &Asked) -> Eligible {
         if let Some(class) = self.index.known_class(instance, route, asked) {
             let lane = &self.index.lanes[self.index.classes[class].lane].key;
-            let mut shapes = lane.eligible.clone();
-            shapes.retain(|shape| self.has_token_there(route, *shape));
-            return Eligible { shapes, kinds: None };
+            return Eligible { shapes: lane.eligible.clone(), kinds: None };
         }
         // Shapes don't show what nobody has asked for yet.
         let prefix = self.index.longest_prefix(&asked.atoms, instance);
         let size = self.index.meant_size(instance, route, asked, prefix.as_ref());
         let kinds = self.index.kinds.iter().filter(|(_, kind)| {
             self.index.probe();
-            self.has_token_there(route, kind.shape)
-                && obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), size).is_none()
+            obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), size).is_none()
         });
         let kinds: BTreeSet<KindId> = kinds.map(|(id, _)| id).collect();
         let mut shapes: SmallVec<[ShapeId; 4]> = kinds.iter().map(|k| self.index.kinds[*k].shape).collect();
@@ -170,8 +175,10 @@ impl Scheduler {
         Eligible { shapes, kinds: Some(kinds) }
     }
 
-    fn has_token_there(&self, route: &Route, shape: ShapeId) -> bool {
-        self.index.has_token(&route.exclusivity, self.index.shapes[shape].pool)
+    /// Workers of that kind may run it, as far as tokens go.
+    fn may_begin_there(&self, eligible: &Eligible, route: &Route, kind: KindId) -> bool {
+        let pool = self.index.shapes[self.index.kinds[kind].shape].pool;
+        self.may_serve(eligible, kind) && self.index.has_token(&route.exclusivity, pool)
     }
 
     fn may_serve(&self, eligible: &Eligible, kind: KindId) -> bool {
