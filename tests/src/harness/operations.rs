@@ -1,12 +1,13 @@
 //! What the server says about its operations, read back through the Operations service.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use pointsman_proto::longrunning::operations_client::OperationsClient;
 use pointsman_proto::longrunning::{ListOperationsRequest, Operation, operation};
-use pointsman_proto::rev2::{ExecuteOperationMetadata, ExecuteResponse, execution_stage};
+use pointsman_proto::rev2::{ExecuteOperationMetadata, ExecuteResponse, RequestMetadata, execution_stage};
 use pointsman_proto::{unpack, v1};
+use prost_types::Timestamp;
 use tonic::transport::Channel;
 
 /// One finished operation.
@@ -22,6 +23,10 @@ pub struct Observed {
     pub cached: bool,
     /// When a worker took it, as seconds and nanoseconds since 1970; 0 when no worker says so.
     pub started: (i64, i32),
+    /// From when to when its command ran, by the worker's clock; no time at all when no worker says so.
+    pub executed: (SystemTime, SystemTime),
+    /// What its client said of it, if its worker handed that back.
+    pub client: RequestMetadata,
     /// The worker that ran it, as its id in JSON.
     pub worker: String,
     /// Who decided where it went.
@@ -96,6 +101,7 @@ fn observe(operation: Operation) -> anyhow::Result<Observed> {
     let result = response.result.with_context(|| format!("{name} failed: {:?}", response.status))?;
     let exit_code = result.exit_code;
     let execution = result.execution_metadata.unwrap_or_default();
+    let time = |t: Option<Timestamp>| t.and_then(|t| SystemTime::try_from(t).ok()).unwrap_or(UNIX_EPOCH);
     let started = execution.worker_start_timestamp.unwrap_or_default();
     Ok(Observed {
         name,
@@ -103,6 +109,8 @@ fn observe(operation: Operation) -> anyhow::Result<Observed> {
         exit_code,
         cached: response.cached_result,
         started: (started.seconds, started.nanos),
+        executed: (time(execution.execution_start_timestamp), time(execution.execution_completed_timestamp)),
+        client: execution.auxiliary_metadata.iter().find_map(|any| unpack(any).ok()).unwrap_or_default(),
         worker: execution.worker,
         decision,
     })

@@ -2,6 +2,7 @@
 //! can do is in `tests/clients`.
 
 mod casd;
+mod exclusive;
 mod gpu;
 #[allow(
     dead_code,

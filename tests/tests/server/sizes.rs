@@ -235,6 +235,26 @@ async fn max_attempts_bounds_it_and_the_client_is_told() {
     );
 }
 
+#[tokio::test]
+async fn small_workers_that_are_free_do_not_get_it_again() {
+    let Some(server) = hooked("").await else { return };
+    let client = server.client().await;
+    let mut small = server.worker(&sized("small", 0)).await.start(|work| async move { killed(&work) });
+    known(&server, "small").await;
+    let _large = waiting(&server, &sized("large", 1)).await;
+    for n in 1..=5 {
+        let spec = action(&n.to_string()).with_property("hooks-size", "smallest");
+        let finished = finished(execute(&client, &spec).await).await;
+        assert_eq!((exit_code(&finished), reruns(&finished)), (0, 1));
+    }
+    small.stop();
+    let mut given = 0;
+    while let Some(event) = small.next_event().await {
+        given += usize::from(matches!(event, Event::Started(_)));
+    }
+    assert_eq!(given, 5, "each once");
+}
+
 // === What does not ===
 
 #[tokio::test]
@@ -294,10 +314,12 @@ async fn an_operator_may_switch_it_off() {
 // === Policies ===
 
 #[tokio::test]
-async fn an_exact_class_stays_what_it_is() {
+async fn an_exact_class_and_the_largest_stay_what_they_are() {
     let Some(server) = hooked("").await else { return };
-    let spec = action("1").with_property("hooks-size", "0");
-    assert_eq!(reruns(&on_small(&server, &spec, killed).await), 0);
+    for size in ["0", "largest"] {
+        let spec = action(size).with_property("hooks-size", size);
+        assert_eq!(reruns(&on_small(&server, &spec, killed).await), 0, "{size}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! | Hook | What it goes by |
 //! | --- | --- |
-//! | `on-action` | properties: `hooks-rank` (so many candidates), `hooks-size` (exactly), `hooks-timeout-ms`, `hooks-environment` (a variable with the action's mnemonic), `hooks-retry-pool` (the pool after an attempt has failed) |
+//! | `on-action` | properties: `hooks-rank` (so many candidates), `hooks-size` (`smallest`, `largest` or a number), `hooks-timeout-ms`, `hooks-environment` (a variable with the action's mnemonic), `hooks-retry-pool` (the pool after an attempt has failed) |
 //! | `on-worker` | entries of the worker's id: `refuse`, `set` (`key=value`), `pool`, `size-class`, `inflight`, `strategies`, `exclusive` |
 //! | `on-result` | the exit code: see [`completed`]; properties: `hooks-distrust` (not the first result, in the pool `big`), `hooks-accept` (with a note) |
 //! | `on-assignment` | the other way round |
@@ -51,8 +51,11 @@ impl on_action::Guest for Hooks {
         if let Some(n) = take("hooks-rank").and_then(|n| n.parse().ok()) {
             route::rank_candidates(n);
         }
-        if let Some(class) = take("hooks-size").and_then(|class| class.parse().ok()) {
-            route::set_size(SizeClass::Exactly(class));
+        match take("hooks-size").as_deref() {
+            None => {}
+            Some("smallest") => route::set_size(SizeClass::Smallest),
+            Some("largest") => route::set_size(SizeClass::Largest),
+            Some(class) => route::set_size(SizeClass::Exactly(class.parse().unwrap_or(0))),
         }
         if let Some(timeout) = take("hooks-timeout-ms").and_then(|ms| ms.parse().ok()) {
             route::set_timeout_ms(timeout);
