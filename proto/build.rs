@@ -2,7 +2,7 @@
 use prost::Message as _;
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "build/bazel/remote/execution/v2/remote_execution.proto",
     "google/bytestream/bytestream.proto",
     "google/rpc/code.proto",
@@ -12,6 +12,7 @@ const FILES: [&str; 9] = [
     "pointsman/v1/admin.proto",
     "pointsman/v1/pointsman.proto",
     "pointsman/v1/policies.proto",
+    "pointsman/v1/sizes.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

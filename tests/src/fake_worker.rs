@@ -12,11 +12,13 @@ pub use serve::{Event, RunningWorker, Work};
 
 use crate::fake_client::platform;
 use pointsman_proto::{
+    pack,
     remoteworker::{
         CurrentState, DesiredState, SynchronizeRequest, current_state,
         current_state::executing::ExecutionState, desired_state,
         operation_queue_client::OperationQueueClient,
     },
+    resourceusage::PosixResourceUsage,
     rev2::{ActionResult, ExecuteResponse, ExecutedActionMetadata, digest_function},
 };
 use std::{
@@ -249,4 +251,23 @@ pub fn exited(work: &desired_state::Executing, exit_code: i32) -> ExecuteRespons
     };
     let result = ActionResult { exit_code, execution_metadata: Some(metadata), ..Default::default() };
     ExecuteResponse { result: Some(result), ..Default::default() }
+}
+
+/// The same response of a command that ran for so long, used so many processors on average, and so much memory at most.
+pub fn took(response: ExecuteResponse, wall: Duration, cores: f64, peak_memory_mib: u32) -> ExecuteResponse {
+    let mut response = response;
+    let Some(metadata) = response.result.as_mut().and_then(|r| r.execution_metadata.as_mut()) else {
+        return response;
+    };
+    let end = SystemTime::now();
+    metadata.execution_start_timestamp = Some((end - wall).into());
+    metadata.execution_completed_timestamp = Some(end.into());
+    let usage = PosixResourceUsage {
+        user_time: prost_types::Duration::try_from(wall.mul_f64(cores)).ok(),
+        system_time: Some(prost_types::Duration::default()),
+        maximum_resident_set_size: i64::from(peak_memory_mib) << 20,
+        ..PosixResourceUsage::default()
+    };
+    metadata.auxiliary_metadata.push(pack(&usage));
+    response
 }

@@ -35,6 +35,7 @@
 mod affinity;
 pub mod attempts;
 pub mod candidates;
+pub mod capacities;
 mod choice;
 mod choice_check;
 mod classes;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_learning::{Ended, Run};
 use pointsman_policy::{ActionFacts, Attempt, Outcome};
 use pointsman_proto::resourceusage::PosixResourceUsage;
 use pointsman_proto::rev2::{ExecuteResponse, ExecutedActionMetadata};
@@ -63,6 +64,32 @@ pub fn ended(response: &ExecuteResponse, given: &Given) -> Attempt {
         cores: usage.as_ref().and_then(|u| cores(u, wall)),
         peak_memory_mib: usage.as_ref().and_then(peak_memory_mib),
     }
+}
+
+/// What an attempt that ended with this teaches; `None`: nothing, as it did not run, or not here.
+pub fn run(response: &ExecuteResponse, size_class: u32) -> Option<Run> {
+    if response.cached_result {
+        return None;
+    }
+    let result = response.result.as_ref();
+    let metadata = result.and_then(|r| r.execution_metadata.as_ref());
+    let usage = metadata.and_then(usage);
+    let signal = usage.as_ref().map(|u| u.termination_signal.as_str()).filter(|s| !s.is_empty());
+    let wall = metadata.map(wall).unwrap_or_default();
+    let ended = match outcome(response, signal, result.map_or(0, |r| r.exit_code)) {
+        Outcome::Succeeded => Ended::Succeeded,
+        Outcome::Failed => Ended::Failed,
+        Outcome::Killed => Ended::Killed,
+        Outcome::TimedOut => Ended::TimedOut,
+        Outcome::WorkerLost | Outcome::InfrastructureError => return None,
+    };
+    Some(Run {
+        ended,
+        size_class,
+        wall,
+        cores: usage.as_ref().and_then(|u| cores(u, wall)),
+        peak_memory_mib: usage.as_ref().and_then(peak_memory_mib),
+    })
 }
 
 /// How an attempt ended, as it is written.

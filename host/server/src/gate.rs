@@ -10,12 +10,13 @@ use tower::{Layer, Service};
 use crate::config::Services;
 
 /// What a server has that others send it actions to.
-const EXECUTION: [&str; 5] = [
+const EXECUTION: [&str; 6] = [
     "build.bazel.remote.execution.v2.Execution",
     "google.longrunning.Operations",
     "buildbarn.remoteworker.OperationQueue",
     "pointsman.v1.Admin",
     "pointsman.v1.Policies",
+    "pointsman.v1.Sizes",
 ];
 
 /// What a server has that others keep blobs and action results in.

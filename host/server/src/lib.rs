@@ -9,6 +9,7 @@ pub mod config;
 pub mod decisions;
 pub mod driver;
 mod gate;
+pub mod learning;
 pub mod match_log;
 pub mod metrics;
 pub mod pools;

@@ -16,6 +16,7 @@ use tonic::Status;
 
 use crate::aside::Aside;
 use crate::config::Config;
+use crate::learning::Learning;
 
 /// Decides where actions go.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct Router {
     policies: Arc<Runtime>,
     aside: Aside,
     schema: Arc<Schema>,
+    learning: Arc<Learning>,
     properties_max: usize,
     default_timeout: Duration,
     maximum_timeout: Duration,
@@ -67,11 +69,18 @@ pub struct Arrival<'a> {
 
 impl Router {
     /// A router for that configuration.
-    pub fn new(config: &Config, schema: Arc<Schema>, policies: Arc<Runtime>, aside: Aside) -> Self {
+    pub fn new(
+        config: &Config,
+        schema: Arc<Schema>,
+        policies: Arc<Runtime>,
+        learning: Arc<Learning>,
+        aside: Aside,
+    ) -> Self {
         Self {
             policies,
             aside,
             schema,
+            learning,
             properties_max: config.limits.properties_per_action_max as usize,
             default_timeout: config.timers.default_action_timeout,
             maximum_timeout: config.timers.maximum_action_timeout,
@@ -193,20 +202,26 @@ impl Router {
             let text = format!("rejected by policy {}: {rejection}", decision.policy);
             return Err(Status::new(rejection.code.grpc().into(), text));
         }
-        let message = pack(&routing_decision(&decision));
+        let message = routing_decision(&decision);
         self.typed(decision.route, &format_args!("policy {}", decision.policy), message)
     }
 
-    /// What a decision comes to: its properties typed, and how long the action may execute.
+    /// What a decision comes to: its properties typed, how long the action may execute, and what follows from earlier runs
+    /// with its learning key.
     ///
     /// # Errors
     /// What is wrong with it, and who routed by it.
-    pub fn typed(&self, route: Arc<Route>, routed_by: &dyn Display, decision: Any) -> Result<Routed, Status> {
+    pub fn typed(
+        &self,
+        mut route: Arc<Route>,
+        routed_by: &dyn Display,
+        mut decision: v1::RoutingDecision,
+    ) -> Result<Routed, Status> {
         let by = |what: String| Status::failed_precondition(format!("{what} (routed by {routed_by})"));
         if let Some(what) = not_served(&route) {
             return Err(by(what.to_owned()));
         }
-        let asked = self.schema.action(&route.platform).map_err(|e| by(property_help(&e)))?;
+        let mut asked = self.schema.action(&route.platform).map_err(|e| by(property_help(&e)))?;
         self.warn_of_unknown(&asked);
         let timeout = match route.timeout {
             Some(timeout) => {
@@ -215,7 +230,8 @@ impl Router {
             }
             None => self.default_timeout,
         };
-        Ok(Routed { route, asked, timeout, decision })
+        decision.notes.extend(self.learning.decide(&mut route, &mut asked).as_deref().map(ToOwned::to_owned));
+        Ok(Routed { route, asked, timeout, decision: pack(&decision) })
     }
 
     /// The same route for an action that runs again on a larger size class; `None` where its size is not for others to

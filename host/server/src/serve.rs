@@ -16,6 +16,7 @@ use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressabl
 use pointsman_proto::rev2::execution_server::ExecutionServer;
 use pointsman_proto::v1::admin_server::AdminServer;
 use pointsman_proto::v1::policies_server::PoliciesServer;
+use pointsman_proto::v1::sizes_server::SizesServer;
 use pointsman_scheduler::attempts::Budgets;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::placement::Placement;
@@ -31,12 +32,14 @@ use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
 use crate::admin::policies::PoliciesService;
+use crate::admin::sizes::SizesService;
 use crate::arrivals::Arrivals;
 use crate::aside::Aside;
 use crate::config::{self, Config, Matching, PlatformValues};
 use crate::decisions::Decisions;
 use crate::driver::Driver;
 use crate::gate::GateLayer;
+use crate::learning::Learning;
 use crate::match_log;
 use crate::metrics::{Metrics, Sources};
 use crate::pools::Pools;
@@ -70,6 +73,7 @@ pub struct Server {
     health: tonic_health::server::HealthReporter,
     readiness: Readiness,
     decisions: Option<Arc<Decisions>>,
+    learning: Arc<Learning>,
     stop: CancellationToken,
     stop_worker: CancellationToken,
     tasks: TaskTracker,
@@ -116,16 +120,20 @@ impl Server {
         let (storage, embedded) = storage(config).await?;
         let decisions = Decisions::start(&config.decision_log)?;
         let seen_pools = Arc::new(Pools::default());
-        let policies = Arc::new(
-            Runtime::new(options(config, decisions.as_ref(), seen_pools.clone()))
-                .context("the policy runtime can't be started")?,
-        );
         let schema = Arc::new(schema(config));
         let pools = pools(config, &schema)?;
+        let learning = Learning::start(config, &schema, pools.clone())?;
+        let policies = Arc::new(
+            Runtime::new(options(config, decisions.as_ref(), seen_pools.clone(), learning.clone()))
+                .context("the policy runtime can't be started")?,
+        );
         let driver = Driver::new(core(config), schema, pools.clone());
+        driver.teach(learning.clone());
         seen_pools.follow(&driver);
+        learning.follow(&driver);
         let aside = Aside::start().context("there are no threads for slow policies")?;
-        let router = Arc::new(Router::new(config, driver.schema().clone(), policies.clone(), aside));
+        let router = Router::new(config, driver.schema().clone(), policies.clone(), learning.clone(), aside);
+        let router = Arc::new(router);
         let (changed, generation) = watch::channel(0);
         let manager = manager(config, policies.clone(), changed).await?;
 
@@ -138,6 +146,7 @@ impl Server {
         if let Some(interval) = config.worker_match_logging_interval {
             tasks.spawn(match_log::run(driver.clone(), interval, stop.clone()));
         }
+        tasks.spawn(learning.clone().run(stop.clone()));
         tasks.spawn(reroute::run(driver.clone(), router.clone(), generation, stop.clone()));
         tasks.spawn(reroute::run_retried(driver.clone(), router.clone(), stop.clone()));
 
@@ -159,6 +168,7 @@ impl Server {
             policies: policies.clone(),
             manager: manager.clone(),
             decisions: decisions.clone(),
+            learning: learning.clone(),
             refused: refused.clone(),
             storage: embedded.map(|storage| (storage, config.storage.max_size_bytes)),
             readiness: readiness.clone(),
@@ -196,6 +206,7 @@ impl Server {
             )
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
             .add_service(AdminServer::new(AdminService::new(driver.clone(), refused)))
+            .add_service(SizesServer::new(SizesService::new(learning.clone())))
             .add_service(
                 PoliciesServer::new(PoliciesService::new(
                     manager.clone(),
@@ -230,6 +241,7 @@ impl Server {
             health,
             readiness,
             decisions,
+            learning,
             stop,
             stop_worker,
             tasks,
@@ -265,6 +277,8 @@ impl Server {
             // It waits for a disk.
             _ = tokio::task::spawn_blocking(move || decisions.close()).await;
         }
+        let learning = self.learning;
+        _ = tokio::task::spawn_blocking(move || learning.close()).await;
     }
 }
 
@@ -313,7 +327,12 @@ async fn storage(config: &Config) -> anyhow::Result<Stores> {
     Ok((storage.clone(), Some(storage)))
 }
 
-fn options(config: &Config, decisions: Option<&Arc<Decisions>>, pools: Arc<Pools>) -> Options {
+fn options(
+    config: &Config,
+    decisions: Option<&Arc<Decisions>>,
+    pools: Arc<Pools>,
+    learning: Arc<Learning>,
+) -> Options {
     let mut options = Options::default();
     options.limits.fuel_per_call = config.policy.fuel;
     options.limits.deadline = config.policy.deadline;
@@ -321,6 +340,7 @@ fn options(config: &Config, decisions: Option<&Arc<Decisions>>, pools: Arc<Pools
     options.default_config = config.policy.default_config();
     options.state_dir = Some(config.policy.dir.clone());
     options.sources.pools = Arc::new(move || pools.snapshot());
+    options.sources.statistics = Arc::new(move |key| learning.summary(key));
     options.recorder =
         decisions.cloned().map(|decisions| -> Recorder { Arc::new(move |record| decisions.record(record)) });
     options

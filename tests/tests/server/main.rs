@@ -14,6 +14,7 @@ mod hooks;
 mod hostile_policies;
 mod inline_outputs;
 mod kept_policies;
+mod learning;
 mod operations;
 mod platform_properties;
 mod policies;

@@ -4,6 +4,7 @@
 
 mod attempts;
 mod candidates;
+mod capacities;
 mod clients;
 mod declared;
 mod exact_set;

@@ -2,6 +2,7 @@
 
 mod messages;
 pub mod policies;
+pub mod sizes;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ mod pairs;
 mod policy;
 mod serve;
 mod signals;
+mod sizes;
 mod worker;
 
 use std::ffi::OsString;
@@ -56,6 +57,9 @@ enum Command {
     /// Build and look at policies.
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
+    /// Look at what was learned of how much actions need.
+    #[command(subcommand)]
+    Sizes(sizes::SizesCommand),
     /// Print what there is at /metrics, with what it means.
     Metrics,
     /// Print a completion script for a shell.
@@ -148,6 +152,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Worker(args) => worker::run(args)?,
         Command::Config(command) => config::run(command)?,
         Command::Policy(command) => policy::run(command)?,
+        Command::Sizes(command) => sizes::run(command)?,
         Command::Metrics => metrics::run()?,
         Command::Admin(command) => return admin::run(command),
         Command::Completions { shell } => {

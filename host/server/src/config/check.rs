@@ -82,6 +82,7 @@ fn rebase(raw: &mut Raw, folder: &Path) {
         &mut raw.policy.file,
         &mut raw.policy.dir,
         &mut raw.decision_log.file,
+        &mut raw.learning.dir,
         &mut raw.worker.dir,
     ];
     let links = raw.policies.values_mut().map(|link| &mut link.file);
@@ -138,6 +139,8 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         placement: raw.placement.unwrap_or_default(),
         priority_step: raw.priority_step.map_or(60 * SECOND, |step| step.0),
         limits: checker.limits(&raw.limits),
+        learning: checker.learning(raw.learning, &state_dir, known),
+        packing: checker.packing(raw.packing, known),
         policy: checker.policy(raw.policy, raw.policies, raw.chains, &state_dir),
         decision_log: checker.decision_log(raw.decision_log),
         worker: checker.worker(raw.worker, &state_dir, known),
@@ -172,12 +175,12 @@ impl Checker {
         given.unwrap_or(default)
     }
 
-    fn timer(&mut self, path: &str, given: Option<RawDuration>, default: Duration) -> Duration {
+    pub(super) fn timer(&mut self, path: &str, given: Option<RawDuration>, default: Duration) -> Duration {
         self.positive(path, given.map(|given| given.0), default)
     }
 
     /// A time that may be 0, which switches off what it is for.
-    fn optional_timer(given: Option<RawDuration>, default: Duration) -> Duration {
+    pub(super) fn optional_timer(given: Option<RawDuration>, default: Duration) -> Duration {
         given.map_or(default, |given| given.0)
     }
 

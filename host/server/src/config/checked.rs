@@ -13,6 +13,7 @@ pub use super::checked_policy::Policy;
 use super::decision_log::DecisionLog;
 use super::error::ConfigError;
 use super::http::Http;
+use super::learning::{Learning, Packing};
 use super::overrides::Overrides;
 
 /// A complete configuration. Made by [`Config::load`], [`Config::parse`] or [`Config::default`] and by nothing
@@ -102,6 +103,10 @@ pub struct Values {
     pub priority_step: Duration,
     /// `limits`: what is refused for being too much.
     pub limits: Limits,
+    /// `learning`: what is kept of how actions ran.
+    pub learning: Learning,
+    /// `packing`: what is set aside for an action on its host.
+    pub packing: Packing,
     /// `policy`, `policies`, `chains`: who decides where actions go.
     pub policy: Policy,
     /// `decision_log`: records of what policies decided.

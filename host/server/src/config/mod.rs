@@ -10,6 +10,7 @@ mod checked_policy;
 mod decision_log;
 mod error;
 mod http;
+mod learning;
 mod locate;
 mod overrides;
 mod path;
@@ -33,6 +34,7 @@ pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation}
 pub use decision_log::DecisionLog;
 pub use error::{ConfigError, Problem};
 pub use http::{Http, HttpListen};
+pub use learning::{Learning, MemoryUnit, PackBy, Packing};
 pub use overrides::Overrides;
 pub use units::{parse_duration, parse_size};
 

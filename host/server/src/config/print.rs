@@ -50,6 +50,8 @@ fn spell_out(values: &Values) -> Raw {
         placement: Some(values.placement),
         priority_step: Some(RawDuration(values.priority_step)),
         limits: limits(values),
+        learning: (&values.learning).into(),
+        packing: (&values.packing).into(),
         policy: policy(&values.policy),
         policies: values.policy.links.iter().map(|(name, link)| (name.clone(), raw_link(link))).collect(),
         chains: values.policy.chains.clone(),

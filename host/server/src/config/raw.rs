@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::checked::{Matching, Placement, PropertyType, Services, TooSmall, UnknownProperty};
 use super::decision_log::RawDecisionLog;
 use super::http::HttpListen;
+use super::learning::{RawLearning, RawPacking};
 pub(super) use super::raw_platform::RawPlatformValues;
 use super::raw_policy::{RawLink, RawPolicy};
 use super::units::{RawDuration, RawSize};
@@ -42,6 +43,8 @@ pub(super) struct Raw {
     pub(super) placement: Option<Placement>,
     pub(super) priority_step: Option<RawDuration>,
     pub(super) limits: RawLimits,
+    pub(super) learning: RawLearning,
+    pub(super) packing: RawPacking,
     pub(super) policy: RawPolicy,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) policies: BTreeMap<String, RawLink>,

@@ -136,6 +136,7 @@ fn what_is_printed_says_the_same_when_read() {
         "{http: {listen: '127.0.0.1:0'}, listen: '127.0.0.1:0'}",
         "{matching: 'exact_set', worker: {platform: {anything: 'x'}}}",
         "{pools: [{name: 'b', size_class: 0, platform: {ISA: ['x', 'y'], cpu_count: '4'}}, {name: 'a'}]}",
+        "{learning: {dir: 'l', keys: 7, class_cores: {'4': 6, '0': 0.5}, cores: ''}, packing: {by: 'measured', memory: ''}}",
         "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0, reserved_percent: 100}",
         "{sizes: {rerun: []}}",
     ] {
@@ -541,4 +542,35 @@ fn slips_of_the_fingers_find_their_word() {
     ] {
         assert_eq!(nearest(written, known), meant, "{written}");
     }
+}
+
+#[test]
+fn learning_and_packing_go_by_properties_that_are_amounts() {
+    let says = |text: &str, what: &str| assert!(refused(text).contains(what), "{}", refused(text));
+    says("{learning: {keys: 0}}", "learning.keys: is 0; give 1 to 1000000");
+    says("{learning: {min_attempts: 101}}", "learning.min_attempts: is 101; give 1 to 100");
+    says("{learning: {flush_every: '1ms'}}", "learning.flush_every: is 1ms; give 100ms to 1h");
+    says("{learning: {forget_after: '0s'}}", "learning.forget_after: must not be 0");
+    says(
+        "{learning: {cores: 'ISA'}}",
+        "learning.cores: is \"ISA\", which is no property of type minimum; declare it",
+    );
+    says("{learning: {class_cores: {big: 4}}}", "learning.class_cores.big: is no size class");
+    says(
+        "{learning: {class_cores: {'1': 0}}}",
+        "learning.class_cores.\"1\": is 0; give the cores of one action",
+    );
+    says("{packing: {memory: 'cpu_count'}}", "packing.memory: is the same property as packing.cores");
+    says("{packing: {by: 'measured', cores: '', memory: ''}}", "there is nothing to measure");
+    says("{packing: {by: 'guessed'}}", "guessed");
+    says("{matching: 'exact_set', packing: {cores: 'cpu'}}", "has no effect with matching: \"exact_set\"");
+    let config = Config::parse("{supported_platform_properties: {a: 'exact'}}", "p.json5").unwrap();
+    assert_eq!(
+        (&config.learning.cores, &config.packing.cores, &config.packing.memory),
+        (&None, &None, &None)
+    );
+    let config = Config::parse("{learning: {dir: 'l', class_cores: {'4': 6}}}", "etc/p.json5").unwrap();
+    assert_eq!(config.learning.dir, Path::new("etc/l"));
+    assert_eq!(config.learning.class_cores, BTreeMap::from([(4, 6.0)]));
+    assert_eq!(config.packing.memory_unit.bytes(), 1 << 20);
 }

@@ -35,6 +35,7 @@ use slotmap::SecondaryMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::learning::Learning;
 use at_once::AtOnce;
 pub use cache_look::CacheLook;
 pub(crate) use cell::Cell;
@@ -57,6 +58,8 @@ pub struct Driver {
     sooner: Notify,
     /// Who is told of actions that run again.
     retried: OnceLock<mpsc::Sender<TaskId>>,
+    /// Who learns from results.
+    learning: OnceLock<Arc<Learning>>,
 }
 
 #[derive(Debug)]
@@ -114,12 +117,18 @@ impl Driver {
             at_once: AtOnce::default(),
             sooner: Notify::new(),
             retried: OnceLock::new(),
+            learning: OnceLock::new(),
         })
     }
 
     /// The clock of the core.
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// From now on it learns from results. Only the first one does.
+    pub fn teach(&self, learning: Arc<Learning>) {
+        _ = self.learning.set(learning);
     }
 
     /// The property schema.

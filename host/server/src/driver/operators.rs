@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_scheduler::capacities::Capacity;
 use pointsman_scheduler::effect::{Effect, HostNews};
 use pointsman_scheduler::event::Event;
 use pointsman_scheduler::explain::Explanation;
@@ -65,6 +66,11 @@ impl Driver {
     /// All workers.
     pub fn workers(&self) -> Vec<WorkerView> {
         self.lock().scheduler.workers().collect()
+    }
+
+    /// What there is of a `minimum` key by pool and size class. The lock is held for some nanoseconds for each host.
+    pub fn capacities(&self, minimum: Option<&str>) -> Vec<Capacity> {
+        self.lock().scheduler.capacities(minimum)
     }
 
     /// Drains and pauses in force.

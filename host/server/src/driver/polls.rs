@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use pointsman_learning::Run;
 use pointsman_proto::rev2;
+use pointsman_scheduler::effect::Effect;
 use pointsman_scheduler::event::{Event, Poll, Report, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::{ActionDigest, PollId, TaskId};
 use pointsman_scheduler::properties::Asked;
@@ -13,6 +15,7 @@ use pointsman_scheduler::task::Attempt;
 use tokio::sync::oneshot;
 
 use super::{Core, Driver, Payload};
+use crate::attempts;
 
 /// What a worker's call is told.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct WorkerCall {
     pub report: Report,
     /// The result, if it has one.
     pub response: Option<rev2::ExecuteResponse>,
+    /// How the attempt went, where a policy has put its word in the place of the worker's result.
+    pub ran: Option<Run>,
     /// What the result's action is to run as, if the report is that it is not taken.
     pub rerun: Option<Box<Rerun>>,
     /// It wants no more work.
@@ -87,21 +92,30 @@ pub struct Given {
 impl Driver {
     /// One call of a worker; answered when there is something to say.
     pub async fn poll(&self, call: WorkerCall) -> PollAnswer {
-        let WorkerCall { worker, spec, report, response, rerun, prefer_idle, wait } = call;
+        let WorkerCall { worker, spec, report, response, ran, rerun, prefer_idle, wait } = call;
+        let size_class = spec.size_class;
         let poll = PollId(self.next_poll.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         let dropped = DroppedPoll { driver: self, poll };
-        let deliveries = {
+        let (deliveries, learning_key) = {
             let mut core = self.lock();
             core.polls.insert(poll, answer);
+            let learning_key = core.learning_key(&worker, &report);
             let (wait, prefer_idle) = if core.closing { (Duration::ZERO, true) } else { (wait, prefer_idle) };
             let wait_until = self.clock.now() + wait;
             let rerun = rerun.filter(|rerun| core.is_still_on(&worker, rerun));
             let report = if rerun.is_some() { report } else { taken(report) };
             let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, wait_until });
-            self.step_locked(&mut core, event, |core, _| rerun.into_iter().for_each(|r| core.run_again(*r))).0
+            let run_again =
+                |core: &mut Core, _: &[Effect]| rerun.into_iter().for_each(|r| core.run_again(*r));
+            (self.step_locked(&mut core, event, run_again).0, learning_key)
         };
         self.deliver(deliveries, response.as_ref());
+        if let (Some(key), Some(learning)) = (learning_key, self.learning.get())
+            && let Some(run) = ran.or_else(|| attempts::run(response.as_ref()?, size_class))
+        {
+            learning.note(&key, &run);
+        }
         // It is delivered; the call may now wait for minutes.
         drop(response);
         let answer = answered.await;
@@ -168,6 +182,15 @@ impl Driver {
 }
 
 impl Core {
+    /// Under which key a report is learned from, if it is the end of what the worker was given: whoever joined the action
+    /// has it under the same one, and what nobody waits for any more, or the action cache had, teaches nothing.
+    fn learning_key(&self, worker: &str, report: &Report) -> Option<Arc<str>> {
+        let Report::Completed(digest, Verdict::Answer | Verdict::Again(_)) = report else { return None };
+        let task = self.scheduler.task(self.scheduler.task_on(worker)?)?;
+        // Reports have no digest function.
+        task.route.learning_key.clone().filter(|_| task.digest.hash() == digest.hash())
+    }
+
     /// A worker still has what has been decided about: others may have spoken for it in between.
     fn is_still_on(&self, worker: &str, rerun: &Rerun) -> bool {
         let task = self.scheduler.task_on(worker).filter(|task| *task == rerun.task);

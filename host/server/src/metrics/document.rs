@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::family::Family;
-use super::{policies, process, scheduler};
+use super::{learning, policies, process, scheduler};
 
 const HEAD: &str = "\
 # Metrics
@@ -35,10 +35,11 @@ pub fn document() -> String {
     text
 }
 
-fn sections() -> [(&'static str, &'static [Family]); 4] {
+fn sections() -> [(&'static str, &'static [Family]); 5] {
     [
         ("The scheduler", scheduler::FAMILIES),
         ("Policies", policies::FAMILIES),
+        ("What is learned", learning::LEARNING),
         ("The embedded storage", process::STORAGE),
         ("The program", process::PROCESS),
     ]

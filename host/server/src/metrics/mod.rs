@@ -6,6 +6,7 @@
 
 mod document;
 mod family;
+mod learning;
 mod policies;
 mod process;
 mod scheduler;
@@ -19,6 +20,7 @@ use prometheus_client::registry::Registry;
 use crate::arrivals::Arrivals;
 use crate::decisions::Decisions;
 use crate::driver::Driver;
+use crate::learning::Learning;
 use crate::web::Readiness;
 use crate::workers::refused::RefusedWorkers;
 
@@ -39,6 +41,8 @@ pub struct Sources {
     pub manager: Arc<Manager>,
     /// Records of what they decide, if there are any.
     pub decisions: Option<Arc<Decisions>>,
+    /// What is learned of actions.
+    pub learning: Arc<Learning>,
     /// Workers that are refused.
     pub refused: Arc<RefusedWorkers>,
     /// The storage and its bound in bytes, if it is here.
@@ -56,11 +60,13 @@ pub struct Metrics {
 impl Metrics {
     /// Metrics of these parts.
     pub fn new(sources: Sources) -> Self {
-        let Sources { driver, arrivals, policies, manager, decisions, refused, storage, readiness } = sources;
+        let Sources { driver, arrivals, policies, manager, decisions, learning, refused, storage, readiness } =
+            sources;
         let mut registry = Registry::with_prefix(family::PREFIX);
         registry.register_collector(Box::new(process::ProcessMetrics::new(readiness)));
         registry.register_collector(Box::new(scheduler::SchedulerMetrics { driver, arrivals, refused }));
         registry.register_collector(Box::new(policies::PolicyMetrics { policies, manager, decisions }));
+        registry.register_collector(Box::new(learning::LearningMetrics { learning }));
         if let Some((storage, max_bytes)) = storage {
             registry.register_collector(Box::new(process::StorageMetrics { storage, max_bytes }));
         }

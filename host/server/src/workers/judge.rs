@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pointsman_policy::{ActionFacts, Attempt, Completion, Hook, Next, Outcome, PolicyId, Rejection, Runtime};
 use pointsman_proto::rev2::ExecuteResponse;
 use pointsman_proto::v1::routing_decision::RunAgain;
-use pointsman_proto::{pack, rpc, unpack, v1};
+use pointsman_proto::{rpc, unpack, v1};
 use pointsman_scheduler::event::{Again, Report, Verdict};
 use pointsman_scheduler::route::Route;
 use tonic::Status;
@@ -97,6 +97,7 @@ impl Judge {
             Said::Again(route, by) => (*route, by),
             Said::Take => return,
             Said::Fail(rejection, by) => {
+                call.ran = attempts::run(response, given.spec.size_class);
                 *response = refused(response, &by, &rejection, &given, &attempt);
                 return;
             }
@@ -153,7 +154,7 @@ impl Judge {
         {
             return Err(Some(format!("policy {policy} asked for another attempt; {}", last())));
         }
-        let decision = pack(&decided(given, &route, by, attempt));
+        let decision = decided(given, &route, by, attempt);
         let routed = match by {
             By::Policy(policy, _) => {
                 self.router.typed(Arc::new(route), &format_args!("policy {policy}"), decision)

@@ -118,7 +118,8 @@ impl Inner {
             size_class: (spec.size_class != request.size_class).then_some(spec.size_class),
         };
         let wait = self.idle_poll();
-        Ok((WorkerCall { worker, spec, report, response, rerun: None, prefer_idle, wait }, caller))
+        let (ran, rerun) = (None, None);
+        Ok((WorkerCall { worker, spec, report, response, ran, rerun, prefer_idle, wait }, caller))
     }
 
     /// Hands the call to the core, until it has something whose result the action cache doesn't have.
@@ -131,8 +132,8 @@ impl Inner {
                 break;
             }
             let (worker, spec, wait) = (worker.clone(), spec.clone(), self.idle_poll());
-            let (report, response, rerun) = (Report::Idle, None, None);
-            let next = WorkerCall { worker, spec, report, response, rerun, prefer_idle: false, wait };
+            let (report, response, ran, rerun) = (Report::Idle, None, None, None);
+            let next = WorkerCall { worker, spec, report, response, ran, rerun, prefer_idle: false, wait };
             answer = self.driver.poll(next).await;
         }
         answer

@@ -1,12 +1,13 @@
 //! A policy for tests: lets actions say by platform properties what clients have no words for.
 
-use pointsman_policy_sdk::{Code, ConfigError, Policy, Rejection, SizeClass, export_policy, route};
+use pointsman_policy_sdk::{Code, ConfigError, Policy, Rejection, SizeClass, export_policy, host, route};
 
 /// How long an action waits for the host of its affinity key, in milliseconds: longer than any test.
 const AFFINITY_MS: u32 = 3_600_000;
 
-/// `steer-pool`, `steer-size` and `steer-affinity` become pool, size class and affinity key of the route; the value of
-/// `steer-reject` is the reason why an action is refused.
+/// `steer-pool`, `steer-size`, `steer-affinity` and `steer-learn` become pool, size class, affinity key and learning key of the
+/// route; the value of `steer-reject` is the reason why an action is refused. What is known under the key `steer-ask` becomes a
+/// note.
 #[derive(Debug)]
 pub struct Steer;
 
@@ -32,6 +33,16 @@ impl Policy for Steer {
         if let Some(key) = take("steer-affinity") {
             route::set_affinity(&key, AFFINITY_MS);
         }
+        if let Some(key) = take("steer-learn") {
+            route::set_learning_key(&key);
+        }
+        if let Some(key) = take("steer-ask") {
+            let known = host::statistics(&key);
+            route::note(&known.map_or_else(
+                || "nothing is known".to_owned(),
+                |s| format!("{} attempts, {} failures, {:.1} cores", s.attempts, s.failures, s.mean_cores),
+            ));
+        }
         Ok(())
     }
 }
@@ -48,15 +59,24 @@ mod tests {
     #[test]
     fn properties_become_what_they_say() {
         let mut call = Call::default();
-        call.route.platform =
-            [("os", "linux"), ("steer-affinity", "k"), ("steer-pool", "p"), ("steer-size", "7")]
-                .map(|(name, value)| Property::new(name, value))
-                .into();
+        let properties = [
+            ("os", "linux"),
+            ("steer-affinity", "k"),
+            ("steer-ask", "l"),
+            ("steer-learn", "l"),
+            ("steer-pool", "p"),
+            ("steer-size", "7"),
+        ];
+        call.route.platform = properties.map(|(name, value)| Property::new(name, value)).into();
         let route = run::<Steer>("", call).unwrap().route;
         assert_eq!(route.platform, [Property::new("os", "linux")]);
         assert_eq!(route.pool.as_deref(), Some("p"));
         assert_eq!(route.size, SizeClass::Exactly(7));
         assert_eq!(route.affinity, Some(("k".into(), AFFINITY_MS)));
+        assert_eq!(
+            (route.learning_key.as_deref(), &*route.notes),
+            (Some("l"), &["nothing is known".to_owned()][..])
+        );
     }
     #[test]
     fn what_is_to_be_rejected_is() {

@@ -2,7 +2,7 @@
 //! `release`, `cancel`.
 
 pub(super) mod client;
-mod tables;
+pub(super) mod tables;
 
 use std::process::ExitCode;
 
@@ -137,7 +137,7 @@ async fn ask(command: AdminCommand) -> Result<ExitCode, Failure> {
             let mut client = connect(&target).await?;
             let request = v1::ExplainRequest { operation_name: operation };
             let answer = client.explain(request).await.map_err(refused_operation)?.into_inner();
-            show(&target, &answer, |e| e.text.clone())?;
+            show(&target, &answer, tables::why)?;
         }
         AdminCommand::Plan { platform, instance_name, pool, size_class, target } => {
             let mut client = connect(&target).await?;
@@ -203,7 +203,11 @@ async fn hold(kind: hold::Kind, args: HoldArgs) -> Result<(), Failure> {
     }
 }
 
-fn show<T: Serialize>(target: &Target, answer: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+pub(super) fn show<T: Serialize>(
+    target: &Target,
+    answer: &T,
+    table: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
     let text = match target.output {
         Output::Table => table(answer),
         Output::Json => serde_json::to_string_pretty(answer).context("the answer has no JSON form")?,

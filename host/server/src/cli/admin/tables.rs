@@ -5,7 +5,16 @@ use std::time::Duration;
 
 use pointsman_proto::v1::list_queue_response::Class;
 use pointsman_proto::v1::list_workers_response::Worker;
-use pointsman_proto::v1::{Hold, ListQueueResponse, ListWorkersResponse, hold};
+use pointsman_proto::v1::{Explanation, Hold, ListQueueResponse, ListWorkersResponse, hold};
+
+/// Why an action is where it is, and what those who routed it have remarked.
+pub(super) fn why(explanation: &Explanation) -> String {
+    let notes = explanation.decision.iter().flat_map(|decision| &decision.notes);
+    std::iter::once(explanation.text.clone())
+        .chain(notes.map(|note| format!("  note: {note}")))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
 
 pub(super) fn queue(answer: &ListQueueResponse) -> String {
     let mut blocks: Vec<String> = answer.classes.iter().map(class).collect();
@@ -100,7 +109,7 @@ fn terms(worker: &Worker) -> Vec<String> {
 }
 
 /// Rows whose columns begin below one another.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+pub(in crate::cli) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
