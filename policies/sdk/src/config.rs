@@ -1,12 +1,16 @@
 //! Reads a policy's JSON configuration and says, with the place, everything that is wrong with it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
 use crate::ConfigError;
 
 /// The keys of a JSON object, taken out one by one; those left at the end are unknown.
+///
+/// Objects inside are read the same way: [`object`](Self::object) and [`objects`](Self::objects) give one of these for
+/// each, and [`close`](Self::close) takes back what was wrong in it.
 ///
 /// ```
 /// use pointsman_policy_sdk::{Config, ConfigError};
@@ -23,6 +27,8 @@ use crate::ConfigError;
 /// ```
 #[derive(Debug)]
 pub struct Config {
+    /// JSON pointer to this object.
+    path: String,
     values: Map<String, Value>,
     known: Vec<&'static str>,
     errors: Vec<ConfigError>,
@@ -36,12 +42,55 @@ impl Config {
     pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
         let text = if text.trim().is_empty() { "{}" } else { text };
         match serde_json::from_str(text) {
-            Ok(Value::Object(values)) => Ok(Self { values, known: Vec::new(), errors: Vec::new() }),
-            Ok(other) => {
-                Err(vec![ConfigError::new("", format!("expected an object, found {}", kind(&other)))])
-            }
+            Ok(value) => Self::of("", value).map_err(|error| vec![error]),
             Err(error) => Err(vec![ConfigError::new("", format!("not JSON: {error}"))]),
         }
+    }
+
+    /// The object that lies at `path`, a JSON pointer.
+    ///
+    /// # Errors
+    /// When the value is no object.
+    pub fn of(path: impl Into<String>, value: Value) -> Result<Self, ConfigError> {
+        let path = path.into();
+        match value {
+            Value::Object(values) => Ok(Self { path, values, known: Vec::new(), errors: Vec::new() }),
+            other => Err(ConfigError::new(path, format!("expected an object, found {}", kind(&other)))),
+        }
+    }
+
+    /// JSON pointer to this object; empty for the whole configuration.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is left of this object, as JSON text with its keys in order.
+    pub fn text(&self) -> String {
+        serde_json::to_string(&self.values).unwrap_or_default()
+    }
+
+    /// JSON pointer to the value of a key of this object.
+    pub fn path_of(&self, key: &str) -> String {
+        self.below(&[key])
+    }
+
+    /// Is the key there, and not taken out yet?
+    pub fn has(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
+    /// Is the value of a key that was not taken out yet a string?
+    pub fn is_string(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(Value::is_string)
+    }
+
+    fn below(&self, steps: &[&str]) -> String {
+        self.path.clone() + &pointer(steps)
+    }
+
+    /// Says that a value is not what it should be.
+    fn mistaken(&mut self, steps: &[&str], expected: &str, found: &Value) {
+        self.error(self.below(steps), format!("expected {expected}, found {}", kind(found)));
     }
 
     /// Takes a key out, whatever its value.
@@ -56,7 +105,7 @@ impl Config {
             None => default,
             Some(Value::Bool(value)) => value,
             Some(other) => {
-                self.error(pointer(&[key]), format!("expected true or false, found {}", kind(&other)));
+                self.mistaken(&[key], "true or false", &other);
                 default
             }
         }
@@ -67,9 +116,142 @@ impl Config {
         match self.take(key)? {
             Value::String(value) => Some(value),
             other => {
-                self.error(pointer(&[key]), format!("expected a string, found {}", kind(&other)));
+                self.mistaken(&[key], "a string", &other);
                 None
             }
+        }
+    }
+
+    /// A whole number within a range.
+    pub fn integer(&mut self, key: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
+        let value = self.take(key)?;
+        let number = value.as_i64().filter(|number| range.contains(number));
+        if number.is_none() {
+            let found = if value.is_number() { value.to_string() } else { kind(&value).to_owned() };
+            let (least, most) = (range.start(), range.end());
+            self.error(
+                self.path_of(key),
+                format!("expected a whole number from {least} to {most}, found {found}"),
+            );
+        }
+        number
+    }
+
+    /// A time such as `"1500ms"`, `"10s"`, `"5min"` or `"2h"`, in milliseconds; at most 49 days, which is what the
+    /// interface can hold.
+    pub fn duration_ms(&mut self, key: &'static str) -> Option<u32> {
+        let text = self.string(key)?;
+        let ms = duration_ms(&text);
+        if ms.is_none() {
+            self.error(
+                self.path_of(key),
+                format!("expected a time such as \"500ms\", \"10s\", \"5min\" or \"2h\", found {text:?}"),
+            );
+        }
+        ms
+    }
+
+    /// One of several words, each of which stands for a value.
+    pub fn word<T: Clone>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        let text = self.string(key)?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.error(
+                self.path_of(key),
+                format!("unknown word {text:?}{}", hint(&text, &known, "; known are ")),
+            );
+        }
+        found.map(|(_, value)| value.clone())
+    }
+
+    /// A list of words, each of which stands for a value; `None` also when there is an unknown one among them.
+    pub fn words<T: Clone>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<Vec<T>> {
+        let given = self.strings(key)?;
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let mut values = Vec::with_capacity(given.len());
+        for (index, text) in given.iter().enumerate() {
+            match words.iter().find(|(word, _)| word == text) {
+                Some((_, value)) => values.push(value.clone()),
+                None => self.error(
+                    self.below(&[key, &index.to_string()]),
+                    format!("unknown word {text:?}{}", hint(text, &known, "; known are ")),
+                ),
+            }
+        }
+        (values.len() == given.len()).then_some(values)
+    }
+
+    /// An object inside this one; to be given back by [`close`](Self::close).
+    pub fn object(&mut self, key: &'static str) -> Option<Self> {
+        let value = self.take(key)?;
+        Self::of(self.path_of(key), value).map_err(|error| self.errors.push(error)).ok()
+    }
+
+    /// A list of objects, each to be given back by [`close`](Self::close).
+    pub fn objects(&mut self, key: &'static str) -> Option<Vec<Self>> {
+        let items = match self.take(key)? {
+            Value::Array(items) => items,
+            other => {
+                self.mistaken(&[key], "a list of objects", &other);
+                return None;
+            }
+        };
+        let mut objects = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            match Self::of(self.below(&[key, &index.to_string()]), item) {
+                Ok(object) => objects.push(object),
+                Err(error) => self.errors.push(error),
+            }
+        }
+        Some(objects)
+    }
+
+    /// Objects by name, each to be given back by [`close`](Self::close).
+    pub fn object_map(&mut self, key: &'static str) -> Option<Vec<(String, Self)>> {
+        let items = match self.take(key)? {
+            Value::Object(items) => items,
+            other => {
+                self.mistaken(&[key], "an object of objects", &other);
+                return None;
+            }
+        };
+        let mut objects = Vec::with_capacity(items.len());
+        for (name, item) in items {
+            match Self::of(self.below(&[key, &name]), item) {
+                Ok(object) => objects.push((name, object)),
+                Err(error) => self.errors.push(error),
+            }
+        }
+        Some(objects)
+    }
+
+    /// Values of any kind by name, each with its JSON pointer.
+    pub fn map(&mut self, key: &'static str) -> Option<Vec<(String, String, Value)>> {
+        match self.take(key)? {
+            Value::Object(items) => {
+                let place = |(name, value): (String, Value)| {
+                    let path = self.below(&[key, &name]);
+                    (name, path, value)
+                };
+                Some(items.into_iter().map(place).collect())
+            }
+            other => {
+                self.mistaken(&[key], "an object", &other);
+                None
+            }
+        }
+    }
+
+    /// Counts a key among the known ones without taking it.
+    pub fn know(&mut self, key: &'static str) {
+        self.known.push(key);
+    }
+
+    /// Takes back an object that was read: what was wrong in it, and the keys that nobody asked for.
+    pub fn close(&mut self, inner: Self) {
+        if let Err(errors) = inner.finish() {
+            self.errors.extend(errors);
         }
     }
 
@@ -78,7 +260,7 @@ impl Config {
         let items = match self.take(key)? {
             Value::Array(items) => items,
             other => {
-                self.error(pointer(&[key]), format!("expected a list of strings, found {}", kind(&other)));
+                self.mistaken(&[key], "a list of strings", &other);
                 return None;
             }
         };
@@ -86,10 +268,7 @@ impl Config {
         for (index, item) in items.into_iter().enumerate() {
             match item {
                 Value::String(value) => strings.push(value),
-                other => self.error(
-                    pointer(&[key, &index.to_string()]),
-                    format!("expected a string, found {}", kind(&other)),
-                ),
+                other => self.mistaken(&[key, &index.to_string()], "a string", &other),
             }
         }
         Some(strings)
@@ -100,7 +279,7 @@ impl Config {
         let items = match self.take(key)? {
             Value::Object(items) => items,
             other => {
-                self.error(pointer(&[key]), format!("expected an object of strings, found {}", kind(&other)));
+                self.mistaken(&[key], "an object of strings", &other);
                 return None;
             }
         };
@@ -108,15 +287,14 @@ impl Config {
         for (name, item) in items {
             match item {
                 Value::String(value) => drop(strings.insert(name, value)),
-                other => {
-                    self.error(pointer(&[key, &name]), format!("expected a string, found {}", kind(&other)));
-                }
+                other => self.mistaken(&[key, &name], "a string", &other),
             }
         }
         Some(strings)
     }
 
-    /// Adds an error of the policy's own.
+    /// Adds an error of the policy's own; `path` is a JSON pointer into the whole configuration, as
+    /// [`path_of`](Self::path_of) gives.
     pub fn error(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.errors.push(ConfigError::new(path, message));
     }
@@ -127,15 +305,38 @@ impl Config {
     /// All errors so far, and one for each key that nobody asked for.
     pub fn finish(mut self) -> Result<(), Vec<ConfigError>> {
         for key in self.values.keys() {
-            let advice = match self.known.iter().min_by_key(|known| distance(key, known)) {
-                Some(near) if distance(key, near) <= near.len() / 2 => format!("did you mean {near:?}?"),
-                Some(_) => format!("known keys are {}", self.known.join(", ")),
-                None => "this policy has nothing to configure".into(),
+            let advice = match &*self.known {
+                [] => ": this policy has nothing to configure".into(),
+                known => hint(key, known, ": known keys are "),
             };
-            self.errors.push(ConfigError::new(pointer(&[key]), format!("unknown key {key:?}: {advice}")));
+            let path = self.path_of(key);
+            self.errors.push(ConfigError::new(path, format!("unknown key {key:?}{advice}")));
         }
         if self.errors.is_empty() { Ok(()) } else { Err(self.errors) }
     }
+}
+
+/// The known word that was probably meant, or all of them after `all`.
+pub fn hint(written: &str, known: &[&str], all: &str) -> String {
+    match known.iter().min_by_key(|word| distance(written, word)) {
+        Some(near) if distance(written, near) <= near.len() / 2 => {
+            format!("{} did you mean {near:?}?", &all[..1])
+        }
+        _ => format!("{all}{}", known.join(", ")),
+    }
+}
+
+fn duration_ms(text: &str) -> Option<u32> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.parse::<u32>().ok()?.checked_mul(factor)
 }
 
 /// A JSON pointer (RFC 6901) of these steps.
@@ -194,6 +395,52 @@ mod tests {
                 ("/we~1ird", "unknown key \"we/ird\": known keys are a, list, name, map"),
             ]
         );
+    }
+
+    #[test]
+    fn objects_inside_are_read_likewise() {
+        let text = r#"{
+            "one": { "wait": "90s", "level": "hgih", "x": 1 },
+            "many": [{ "n": 5 }, 3, { "n": 11 }],
+            "named": { "a/b": { "wait": "soon" } }
+        }"#;
+        let mut config = Config::parse(text).unwrap();
+        let mut one = config.object("one").unwrap();
+        assert_eq!(one.duration_ms("wait"), Some(90_000));
+        assert_eq!(one.word("level", &[("low", 1), ("high", 2)]), None);
+        config.close(one);
+        for mut item in config.objects("many").unwrap() {
+            item.integer("n", 1..=10);
+            config.close(item);
+        }
+        for (name, mut item) in config.object_map("named").unwrap() {
+            assert_eq!(name, "a/b");
+            item.duration_ms("wait");
+            config.close(item);
+        }
+        let errors = config.finish().unwrap_err();
+        let seen: Vec<(&str, &str)> = errors.iter().map(|e| (&*e.path, &*e.message)).collect();
+        assert_eq!(
+            seen,
+            [
+                ("/one/level", "unknown word \"hgih\"; did you mean \"high\"?"),
+                ("/one/x", "unknown key \"x\": known keys are wait, level"),
+                ("/many/1", "expected an object, found a number"),
+                ("/many/2/n", "expected a whole number from 1 to 10, found 11"),
+                (
+                    "/named/a~1b/wait",
+                    "expected a time such as \"500ms\", \"10s\", \"5min\" or \"2h\", found \"soon\""
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn times_have_units_and_a_limit() {
+        let read = [("0s", Some(0)), ("3 min", Some(180_000)), ("2h", Some(7_200_000)), ("5", None)];
+        for (text, ms) in read.into_iter().chain([("s", None), ("1200h", None), ("1d", None)]) {
+            assert_eq!(duration_ms(text), ms, "{text}");
+        }
     }
 
     #[test]

@@ -28,7 +28,11 @@
 //! export_policy!(BigLinks);
 //! ```
 //!
-//! Built for `wasm32-unknown-unknown`, the modules [`action`], [`command`], [`route`] and [`host`] are the server's.
+//! Policies with more hooks name them: `export_policy!(BigLinks, on_worker, on_result)` also exports
+//! [`Policy::admit`] and [`Policy::completed`].
+//!
+//! Built for `wasm32-unknown-unknown`, the modules [`action`], [`command`], [`route`] and [`host`] (and [`worker`] and
+//! [`terms`] in [`Policy::admit`]) are the server's.
 //! Built natively, they speak of the call that a test describes with [`testing`], so that a policy is tested with
 //! plain `cargo test`. Signatures are those of `wit/policy.wit`, which also says what each function means.
 //!
@@ -51,6 +55,47 @@ pub mod bindings {
     });
 }
 
+/// What the hook `on-worker` needs beside.
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all)]
+#[doc(hidden)]
+pub mod worker_bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package pointsman:sdk;
+            world admission {
+                import pointsman:policy/worker@0.1.0;
+                import pointsman:policy/terms@0.1.0;
+                export pointsman:policy/on-worker@0.1.0;
+            }",
+        world: "pointsman:sdk/admission",
+        with: { "pointsman:policy/types@0.1.0": crate::bindings::pointsman::policy::types },
+        generate_all,
+        pub_export_macro: true,
+        default_bindings_module: "pointsman_policy_sdk::worker_bindings",
+    });
+}
+
+/// What the hook `on-result` needs beside.
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all)]
+#[doc(hidden)]
+pub mod result_bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package pointsman:sdk;
+            world results {
+                export pointsman:policy/on-result@0.1.0;
+            }",
+        world: "pointsman:sdk/results",
+        with: { "pointsman:policy/types@0.1.0": crate::bindings::pointsman::policy::types },
+        generate_all,
+        pub_export_macro: true,
+        default_bindings_module: "pointsman_policy_sdk::result_bindings",
+        additional_derives: [PartialEq],
+    });
+}
+
 mod config;
 pub mod defaults;
 #[cfg(not(target_family = "wasm"))]
@@ -65,9 +110,12 @@ pub use bindings::pointsman::policy::types::{
 };
 #[cfg(target_family = "wasm")]
 pub use bindings::pointsman::policy::{action, command, host, route};
-pub use config::Config;
+pub use config::{Config, hint};
 #[cfg(not(target_family = "wasm"))]
-pub use native::{action, command, host, route};
+pub use native::{action, command, host, route, terms, worker};
+pub use result_bindings::exports::pointsman::policy::on_result::Next;
+#[cfg(target_family = "wasm")]
+pub use worker_bindings::pointsman::policy::{terms, worker};
 
 /// What an author writes. One value of the type lives in each instance of the policy.
 pub trait Policy: Sized + 'static {
@@ -95,6 +143,21 @@ pub trait Policy: Sized + 'static {
     /// ignore this policy for this action.
     fn route(&self) -> Result<(), Rejection> {
         Ok(())
+    }
+
+    /// Sets the terms for a worker that asks to join: reads [`worker`], edits [`terms`]. Called only if the policy
+    /// exports the hook `on_worker`.
+    ///
+    /// # Errors
+    /// A rejection turns the worker away; its reason is what the worker's operator sees.
+    fn admit(&self) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    /// Says what happens after an attempt: reads [`action`], and edits [`route`] if the action is to run again. Called
+    /// only if the policy exports the hook `on_result`.
+    fn completed(&self, _attempt: &Attempt) -> Next {
+        Next::Accept
     }
 }
 
@@ -126,10 +189,11 @@ impl ConfigError {
     }
 }
 
-/// Exports a type that implements [`Policy`] as the policy of this crate. Does nothing in a native build.
+/// Exports a type that implements [`Policy`] as the policy of this crate, with the hook `on-action` and those that are
+/// named after it: `on_worker`, `on_result`. Does nothing in a native build.
 #[macro_export]
 macro_rules! export_policy {
-    ($policy:ty) => {
+    ($policy:ty $(, $hook:ident)* $(,)?) => {
         #[cfg(target_family = "wasm")]
         #[allow(unsafe_code)]
         const _: () = {
@@ -139,13 +203,22 @@ macro_rules! export_policy {
                 static POLICY: ::std::cell::OnceCell<$policy> = const { ::std::cell::OnceCell::new() };
             }
 
+            /// The server configures before it asks; anything else is its fault, and a trap says so.
+            fn with<R>(f: impl FnOnce(&$policy) -> R) -> R {
+                POLICY.with(|cell| match cell.get() {
+                    Some(policy) => f(policy),
+                    None => ::std::process::abort(),
+                })
+            }
+
             impl $crate::bindings::exports::pointsman::policy::lifecycle::Guest for Component {
                 fn configure(
                     config: ::std::string::String,
                 ) -> ::std::result::Result<$crate::Manifest, ::std::vec::Vec<$crate::ConfigError>> {
                     let policy = <$policy as $crate::Policy>::configure(&config)?;
+                    // Called once, so nothing is there yet.
                     POLICY.with(|cell| cell.set(policy).ok());
-                    Ok($crate::Manifest {
+                    ::std::result::Result::Ok($crate::Manifest {
                         name: <$policy as $crate::Policy>::NAME.into(),
                         version: <$policy as $crate::Policy>::VERSION.into(),
                         config_schema: <$policy as $crate::Policy>::config_schema(),
@@ -155,15 +228,36 @@ macro_rules! export_policy {
 
             impl $crate::bindings::exports::pointsman::policy::on_action::Guest for Component {
                 fn route_action() -> ::std::result::Result<(), $crate::Rejection> {
-                    POLICY.with(|cell| match cell.get() {
-                        Some(policy) => $crate::Policy::route(policy),
-                        // The server configures before it asks; anything else is its fault, and a trap says so.
-                        None => ::std::process::abort(),
-                    })
+                    with(|policy| $crate::Policy::route(policy))
                 }
             }
 
-    $crate::bindings::export!(Component with_types_in $crate::bindings);
+            $crate::bindings::export!(Component with_types_in $crate::bindings);
+            $($crate::export_hook!($hook);)*
         };
+    };
+}
+
+/// One hook more, within [`export_policy`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! export_hook {
+    (on_worker) => {
+        impl $crate::worker_bindings::exports::pointsman::policy::on_worker::Guest for Component {
+            fn admit() -> ::std::result::Result<(), $crate::Rejection> {
+                with(|policy| $crate::Policy::admit(policy))
+            }
+        }
+
+        $crate::worker_bindings::export!(Component with_types_in $crate::worker_bindings);
+    };
+    (on_result) => {
+        impl $crate::result_bindings::exports::pointsman::policy::on_result::Guest for Component {
+            fn completed(attempt: $crate::Attempt) -> $crate::Next {
+                with(|policy| $crate::Policy::completed(policy, &attempt))
+            }
+        }
+
+        $crate::result_bindings::export!(Component with_types_in $crate::result_bindings);
     };
 }

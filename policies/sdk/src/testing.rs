@@ -23,13 +23,18 @@
 //! assert_eq!(outcome.route.notes, ["CppLink"]);
 //! ```
 
+mod fixtures;
+mod forms;
+
 use std::collections::BTreeMap;
+
+pub use fixtures::run_fixtures;
 
 use crate::bindings::pointsman::policy::host::Level;
 use crate::native;
 use crate::{
-    Attempt, CommandWhen, ConfigError, Exclusivity, Policy, Pool, Property, Rejection, SizeClass, Summary,
-    Trigger,
+    Attempt, CommandWhen, ConfigError, Exclusivity, Next, Policy, Pool, Property, Rejection, SizeClass,
+    Summary, Trigger,
 };
 
 /// What the policy is to see in one call.
@@ -41,6 +46,12 @@ pub struct Call {
     pub command: Command,
     /// The route that the policy is to edit.
     pub route: Route,
+    /// The attempt that has ended, for [`completed`].
+    pub attempt: Option<Attempt>,
+    /// What `worker` tells, for [`admit`].
+    pub worker: Worker,
+    /// The terms that the policy is to edit, for [`admit`].
+    pub terms: Terms,
     /// What the server offers beside.
     pub host: Host,
 }
@@ -124,6 +135,43 @@ impl Default for Route {
     }
 }
 
+/// The worker of a [`Call`].
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "the fields are the functions of `wit/policy.wit`, which explains them")]
+pub struct Worker {
+    pub id: Vec<Property>,
+    pub instance_name_prefix: String,
+    pub platform: Vec<Property>,
+    pub size_class: u32,
+    pub principal: String,
+}
+
+/// The terms of a [`Call`], before and after the policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "the fields are the functions of `wit/policy.wit`, which explains them")]
+pub struct Terms {
+    pub platform: Vec<Property>,
+    pub pool: Option<String>,
+    pub size_class: u32,
+    pub strategies: Option<Vec<String>>,
+    pub max_inflight: Option<u32>,
+    pub exclusive: HostExclusive,
+    pub exclusive_below: Option<u32>,
+    pub notes: Vec<String>,
+}
+
+/// May an exclusive action have the host?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostExclusive {
+    /// At any time.
+    #[default]
+    Allowed,
+    /// Not more often than once in so many milliseconds.
+    NotMoreOftenThanMs(u32),
+    /// Never.
+    Never,
+}
+
 /// What `host` offers in a [`Call`].
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "the fields are the functions of `wit/policy.wit`, which explains them")]
@@ -136,12 +184,16 @@ pub struct Host {
 }
 
 /// What the policy did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ran {
     /// The edited route, its platform in order and without doubles, as the server keeps it.
     pub route: Route,
-    /// Set when the policy refused the action.
+    /// The edited terms, likewise.
+    pub terms: Terms,
+    /// Set when the policy refused the action or the worker.
     pub rejection: Option<Rejection>,
+    /// What [`completed`] said.
+    pub next: Option<Next>,
     /// Which Commands the policy asked for when it was configured.
     pub requested: Option<CommandWhen>,
     /// What it logged.
@@ -159,4 +211,26 @@ pub struct Ran {
 /// When the policy panics, or calls a function where a server would trap it.
 pub fn run<P: Policy>(config: &str, call: Call) -> Result<Ran, Vec<ConfigError>> {
     native::run::<P>(config, call)
+}
+
+/// Configures a policy and asks it about one worker that wants to join.
+///
+/// # Errors
+/// Those of [`Policy::configure`].
+///
+/// # Panics
+/// Like [`run`].
+pub fn admit<P: Policy>(config: &str, call: Call) -> Result<Ran, Vec<ConfigError>> {
+    native::admit::<P>(config, call)
+}
+
+/// Configures a policy and tells it of an attempt that has ended.
+///
+/// # Errors
+/// Those of [`Policy::configure`].
+///
+/// # Panics
+/// Like [`run`], and when the call has no attempt.
+pub fn completed<P: Policy>(config: &str, call: Call) -> Result<Ran, Vec<ConfigError>> {
+    native::completed::<P>(config, call)
 }

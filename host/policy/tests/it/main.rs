@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::field_reassign_with_default)]
 
 mod answers;
+mod boxed;
 mod default;
 mod golden;
 mod guests;

@@ -1,13 +1,13 @@
 //! Interface `command`.
 #![expect(missing_docs, reason = "`wit/policy.wit` explains the functions")]
 
-use super::{always, routing};
+use super::{Place, always, routing};
 use crate::testing::Command;
 use crate::{CommandWhen, Property};
 
 pub fn request(when: CommandWhen) {
     always("command.request", |now| {
-        assert!(now.configuring, "command.request can only be called in configure");
+        assert_eq!(now.place, Place::Configure, "command.request can only be called in configure");
         now.requested = Some(when);
     });
 }
@@ -34,6 +34,12 @@ pub fn argument(index: u32) -> Option<String> {
 
 pub fn environment(name: &str) -> Option<String> {
     read("command.environment", |command| command.environment.get(name).cloned())
+}
+
+pub fn environment_variables() -> Vec<Property> {
+    read("command.environment-variables", |command| {
+        command.environment.iter().map(|(name, value)| Property::new(name, value)).collect()
+    })
 }
 
 pub fn platform() -> Vec<Property> {

@@ -117,6 +117,17 @@ impl command::Host for State {
         Ok(variables.find(|(known, _)| **known == *name).map(|(_, value)| value.to_string()))
     }
 
+    fn environment_variables(&mut self) -> wasmtime::Result<Vec<Property>> {
+        let command = self.command("command.environment-variables", None)?;
+        let variables = command.into_iter().flat_map(|command| &command.environment);
+        let mut variables: Vec<Property> = variables
+            .map(|(name, value)| Property { name: name.to_string(), value: value.to_string() })
+            .collect();
+        // Promised to be in order, whatever the client sent.
+        variables.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+        Ok(variables)
+    }
+
     fn platform(&mut self) -> wasmtime::Result<Vec<Property>> {
         Ok(self
             .command("command.platform", None)?

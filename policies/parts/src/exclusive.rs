@@ -1,0 +1,194 @@
+//! Exclusive execution: an action is alone on its host, or one of at most so many of a group. And on the other side: which
+//! hosts let that happen, and how often.
+
+mod config;
+
+use std::collections::BTreeMap;
+
+use pointsman_policy_sdk::{
+    Code, CommandWhen, Config, Exclusivity, Group, Rejection, Scope, hint, route, terms, worker,
+};
+
+use crate::condition::Condition;
+use crate::{Facts, Part};
+
+/// JSON Schema of its configuration.
+pub const SCHEMA: &str = include_str!("../../exclusive/config.schema.json");
+
+/// The part, configured.
+#[derive(Clone, Debug)]
+pub struct Exclusive {
+    /// Property that asks for a host alone; `None`: none does.
+    property: Option<String>,
+    /// Property that names a group; `None`: none does.
+    group_property: Option<String>,
+    at_most_property: Option<String>,
+    scope_property: Option<String>,
+    groups: BTreeMap<String, Limit>,
+    /// What a group has that is not among `groups`; `None`: it is refused.
+    other_groups: Option<Limit>,
+    /// Only these actions can be exclusive.
+    only: Condition,
+    keep_properties: bool,
+    workers: Workers,
+}
+
+/// How many actions of a group may run at once, and where they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    at_most: u32,
+    scope: Scope,
+}
+
+/// Which workers' hosts exclusive actions may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Workers {
+    /// Property by which a worker says whether it lets them.
+    property: Option<String>,
+    /// Property with the number of its cores; `None` unless there is a minimum.
+    cores_property: Option<String>,
+    minimum_cores: u32,
+    not_more_often_than_ms: Option<u32>,
+    below_in_last_minute: Option<u32>,
+}
+
+impl Part for Exclusive {
+    fn read(config: &mut Config) -> Self {
+        config::read(config)
+    }
+
+    fn commands(&self) -> Option<CommandWhen> {
+        self.only.commands()
+    }
+
+    fn route(&self, facts: &Facts) -> Result<(), Rejection> {
+        let value = |name: &Option<String>| name.as_deref().and_then(|name| facts.property(name));
+        let (alone, group) = (value(&self.property), value(&self.group_property));
+        if alone.is_none() && group.is_none() {
+            return Ok(());
+        }
+        let alone = match (&self.property, &alone) {
+            (Some(name), Some(value)) => truth(name, value)?,
+            _ => false,
+        };
+        let group = group.filter(|name| !name.is_empty());
+        let limit = group.as_deref().map(|name| self.limit(name, facts)).transpose()?;
+        if !self.keep_properties {
+            let names = [&self.property, &self.group_property, &self.at_most_property, &self.scope_property];
+            names.into_iter().flatten().for_each(|name| facts.remove_property(name));
+        }
+        if !alone && group.is_none() {
+            return Ok(());
+        }
+        if !self.only.holds(facts) {
+            route::note("not exclusive, as `only` does not mean this action");
+            return Ok(());
+        }
+        match (alone, group.zip(limit)) {
+            (true, Some((name, _))) => Err(Rejection::new(
+                Code::InvalidArgument,
+                format!("the action asks to be alone on its host and to be of the group {name:?}"),
+            )
+            .help("set one of the two properties")),
+            (true, None) => {
+                route::set_exclusive(&Exclusivity::Host);
+                Ok(())
+            }
+            (false, Some((name, Limit { at_most, scope }))) => {
+                route::set_exclusive(&Exclusivity::Group(Group { name, scope, at_most }));
+                Ok(())
+            }
+            (false, None) => Ok(()),
+        }
+    }
+}
+
+impl Exclusive {
+    /// The limit of a group: from the configuration, else from the action's own properties, else what all others have.
+    fn limit(&self, name: &str, facts: &Facts) -> Result<Limit, Rejection> {
+        if let Some(limit) = self.groups.get(name) {
+            return Ok(*limit);
+        }
+        let value = |name: &Option<String>| name.as_deref().and_then(|name| facts.property(name));
+        let scope = match value(&self.scope_property) {
+            None => self.other_groups.map_or(Scope::Host, |limit| limit.scope),
+            Some(word) => scope(&word).ok_or_else(|| {
+                let text = format!("the scope of the group {name:?} is {word:?}");
+                Rejection::new(Code::InvalidArgument, text).help("known are host, pool and cluster")
+            })?,
+        };
+        let at_most = match value(&self.at_most_property) {
+            None => self.other_groups.map(|limit| limit.at_most),
+            Some(number) => Some(number.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
+                let text = format!("the group {name:?} is to be of at most {number:?} actions");
+                Rejection::new(Code::InvalidArgument, text).help("give a whole number from 1 on")
+            })?),
+        };
+        at_most.map(|at_most| Limit { at_most, scope }).ok_or_else(|| {
+            let known: Vec<&str> = self.groups.keys().map(String::as_str).collect();
+            let known = if known.is_empty() {
+                "; there are no groups".to_owned()
+            } else {
+                hint(name, &known, "; known are ")
+            };
+            let text = format!("there is no group {name:?} of exclusive actions{known}");
+            Rejection::new(Code::InvalidArgument, text)
+                .help("name a group that is configured, or have the operator of the scheduler add it to `groups`")
+        })
+    }
+
+    /// Does it say anything about workers? Then it has to be asked about them.
+    pub fn is_about_workers(&self) -> bool {
+        self.workers != Workers::default()
+    }
+
+    /// Sets the terms of a worker that joins. To be called in `admit`.
+    pub fn admit(&self) {
+        let Workers { property, cores_property, minimum_cores, not_more_often_than_ms, below_in_last_minute } =
+            &self.workers;
+        if let Some(name) = property
+            && let Some(value) = worker::platform_value(name)
+        {
+            terms::remove_property(name);
+            if !matches!(&*value, "true" | "allowed") {
+                terms::set_exclusive(None);
+                return terms::note(&format!("no exclusive actions, as its {name} is {value:?}"));
+            }
+        }
+        if let Some(name) = cores_property {
+            let found = worker::platform_value(name);
+            let cores = found.as_deref().and_then(|text| text.parse::<u32>().ok());
+            if cores.is_none_or(|cores| cores < *minimum_cores) {
+                terms::set_exclusive(None);
+                let found = found.map_or("not given".to_owned(), |found| format!("{found:?}"));
+                let text = format!("no exclusive actions, as its {name} is {found}, wanted are {minimum_cores}");
+                return terms::note(&text);
+            }
+        }
+        if let Some(ms) = not_more_often_than_ms {
+            terms::set_exclusive(Some(*ms));
+        }
+        if let Some(actions) = below_in_last_minute {
+            terms::set_exclusive_below(*actions);
+        }
+    }
+}
+
+/// Neither true nor false is refused: an action that was meant to be alone must not run among others for a slip.
+fn truth(name: &str, value: &str) -> Result<bool, Rejection> {
+    match value {
+        "true" => Ok(true),
+        "false" | "" => Ok(false),
+        other => {
+            let text = format!("the property {name} is {other:?}, which is neither true nor false");
+            Err(Rejection::new(Code::InvalidArgument, text).help(format!("ask for {name}=true, or leave it out")))
+        }
+    }
+}
+
+const SCOPES: [(&str, Scope); 3] =
+    [("host", Scope::Host), ("pool", Scope::Pool), ("cluster", Scope::Cluster)];
+
+fn scope(word: &str) -> Option<Scope> {
+    SCOPES.iter().find(|(known, _)| *known == word).map(|(_, scope)| *scope)
+}

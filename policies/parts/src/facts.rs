@@ -1,0 +1,113 @@
+//! What is known about the action of one call, asked for when it is needed and then kept for the rest of the call: a
+//! question costs more than what most parts do with the answer.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+
+use pointsman_policy_sdk::{Property, action, command, route};
+
+/// The facts of one action, and its platform as decided so far.
+#[derive(Debug, Default)]
+pub struct Facts {
+    instance: OnceCell<String>,
+    mnemonic: OnceCell<String>,
+    target: OnceCell<String>,
+    tool: OnceCell<String>,
+    tool_version: OnceCell<String>,
+    principal: OnceCell<String>,
+    invocation: OnceCell<String>,
+    correlated: OnceCell<String>,
+    executable: OnceCell<String>,
+    arguments: OnceCell<Vec<String>>,
+    outputs: OnceCell<Vec<String>>,
+    environment: RefCell<BTreeMap<String, Option<String>>>,
+    platform: RefCell<Option<Vec<Property>>>,
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident: $ask:path;)+) => {
+        $(
+            $(#[$doc])*
+            pub fn $name(&self) -> &str {
+                self.$name.get_or_init($ask)
+            }
+        )+
+    };
+}
+
+impl Facts {
+    texts! {
+        /// Instance name.
+        instance: action::instance_name;
+        /// Mnemonic, empty for clients that name none.
+        mnemonic: action::mnemonic;
+        /// Label of the target, empty for clients that name none.
+        target: action::target_id;
+        /// Name of the client.
+        tool: action::tool_name;
+        /// Version of the client.
+        tool_version: action::tool_version;
+        /// Authenticated caller.
+        principal: action::principal;
+        /// Id of the client's invocation.
+        invocation: action::invocation_id;
+        /// Id that several invocations have in common.
+        correlated: action::correlated_invocations_id;
+    }
+
+    /// The program that is run, without its folder.
+    pub fn executable(&self) -> &str {
+        self.executable.get_or_init(|| {
+            let path = command::argument(0).unwrap_or_default();
+            crate::basename(&path).to_owned()
+        })
+    }
+
+    /// All arguments; the first one is the program.
+    pub fn arguments(&self) -> &[String] {
+        self.arguments.get_or_init(command::arguments)
+    }
+
+    /// Declared outputs.
+    pub fn outputs(&self) -> &[String] {
+        self.outputs.get_or_init(command::output_paths)
+    }
+
+    /// Looks at the value of an environment variable.
+    pub fn environment<R>(&self, name: &str, look: impl FnOnce(Option<&str>) -> R) -> R {
+        let mut known = self.environment.borrow_mut();
+        if !known.contains_key(name) {
+            known.insert(name.to_owned(), command::environment(name));
+        }
+        look(known.get(name).and_then(Option::as_deref))
+    }
+
+    /// The first value of a property, as decided so far.
+    pub fn property(&self, name: &str) -> Option<String> {
+        match &*self.platform.borrow() {
+            Some(platform) => platform.iter().find(|known| known.name == name).map(|known| known.value.clone()),
+            None => route::platform_value(name),
+        }
+    }
+
+    /// Looks at all properties, as decided so far.
+    pub fn platform<R>(&self, look: impl FnOnce(&[Property]) -> R) -> R {
+        look(self.platform.borrow_mut().get_or_insert_with(route::platform))
+    }
+
+    /// Decides the platform anew.
+    pub fn set_platform(&self, mut platform: Vec<Property>) {
+        platform.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+        platform.dedup();
+        route::set_platform(&platform);
+        *self.platform.borrow_mut() = Some(platform);
+    }
+
+    /// Takes a property out of the platform, so that matching does not see it.
+    pub fn remove_property(&self, name: &str) {
+        route::remove_property(name);
+        if let Some(platform) = &mut *self.platform.borrow_mut() {
+            platform.retain(|known| known.name != name);
+        }
+    }
+}
