@@ -59,9 +59,12 @@ pub(crate) fn listed(problems: &[ConfigProblem]) -> String {
     const SHOWN: usize = 10;
     const CHARS: usize = 500;
     let cut = |text: &str| text.chars().take(CHARS).collect::<String>();
-    let place = |problem: &ConfigProblem| match &*problem.path {
-        "" => "(whole configuration)".to_owned(),
-        path => cut(path),
+    let place = |problem: &ConfigProblem| {
+        let path = match &*problem.path {
+            "" => "(whole configuration)".to_owned(),
+            path => cut(path),
+        };
+        problem.place.as_ref().map_or_else(|| path.clone(), |place| format!("{place}: {path}"))
     };
     let shown = problems.iter().take(SHOWN);
     let mut lines: Vec<String> =

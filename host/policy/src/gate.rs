@@ -35,5 +35,14 @@ pub(crate) fn pass(loader: &Loader, plan: &LinkPlan, candidate: &Candidate<'_>) 
             .map_err(|error| LoadError::Signature(error.to_string()))?;
     }
     let how = How { config: &plan.config, isolation: plan.isolation, on_trial: candidate.on_trial };
-    loader.load(candidate.bytes, &how)
+    loader.load(candidate.bytes, &how).map_err(|error| placed(error, plan))
+}
+
+/// Says of each problem with the configuration where it was written down.
+fn placed(error: LoadError, plan: &LinkPlan) -> LoadError {
+    let LoadError::Config { mut problems } = error else { return error };
+    for problem in &mut problems {
+        problem.place = plan.places.of(&problem.path);
+    }
+    LoadError::Config { problems }
 }

@@ -79,7 +79,7 @@ pub use manager::{
     CommandError, LastLoad, LinkStatus, Manager, ManagerOptions, Push, StartError, TrialStatus, VersionStatus,
 };
 pub use options::{Limits, Options, Recorder, Sources};
-pub use plan::{LinkPlan, Plan, Rollout, Source};
+pub use plan::{LinkPlan, Places, Plan, Rollout, Source};
 pub use policy::{Isolation, Policy};
 pub use pool::CallPool;
 pub use probation::ProbationRules;

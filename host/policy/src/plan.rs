@@ -1,6 +1,7 @@
 //! What the operator wants: which policies, in which chains, under which conditions.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub struct LinkPlan {
     pub source: Source,
     /// Given to each version, as JSON.
     pub config: String,
+    /// Where the configuration was written down.
+    pub places: Places,
     /// What is done when its policy fails.
     pub on_error: OnError,
     /// SHA-256 in lower-case hex: no other version is let in.
@@ -58,12 +61,44 @@ impl Default for LinkPlan {
         Self {
             source: Source::Default,
             config: "{}".into(),
+            places: Places::default(),
             on_error: OnError::default(),
             pin: None,
             public_keys: Vec::new(),
             isolation: Isolation::default(),
             rollout: Rollout::InForce,
         }
+    }
+}
+
+/// Where places of a configuration (JSON pointers) were written down, for whoever has to mend one: file, line and column.
+#[derive(Clone, Default)]
+pub struct Places(Option<Arc<Find>>);
+
+type Find = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+impl Places {
+    /// Asks `find` for each place.
+    pub fn new(find: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(find)))
+    }
+
+    /// Where this one was written down; `None`: nobody knows.
+    pub fn of(&self, pointer: &str) -> Option<String> {
+        self.0.as_ref().and_then(|find| find(pointer))
+    }
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").finish_non_exhaustive()
+    }
+}
+
+/// Plans are compared to see whether something has to be done, and lines that have moved are no such thing.
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
     }
 }
 

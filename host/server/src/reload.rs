@@ -1,6 +1,7 @@
 //! What of the configuration can change while the server runs: its policies and chains. SIGHUP, or another content of
-//! the file, has it read again.
+//! the file or of one that it refers to (`config_files`), has it read again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ impl Reload {
                 None
             }
         };
+        let mut parts = BTreeMap::new();
+        watch_parts(&mut parts, &config, &changed);
         let mut running = config;
         loop {
             let asked = tokio::select! {
@@ -51,7 +54,11 @@ impl Reload {
                 Err(error) => {
                     tracing::error!("the configuration is not read again, the old one stays: {error}")
                 }
-                Ok(config) => self.apply(&mut running, config, &manager).await,
+                Ok(config) => {
+                    // Also when policies refuse it: whoever mends it saves the file once more.
+                    watch_parts(&mut parts, &config, &changed);
+                    self.apply(&mut running, config, &manager).await;
+                }
             }
         }
     }
@@ -78,6 +85,30 @@ impl Reload {
         let tell = move |_| changed.notify_one();
         let watch = FileWatch::start(file, FILE_BYTES_MAX, known, WatchOptions::default(), tell);
         Ok(Some(watch.context("there is no thread for it")?))
+    }
+}
+
+/// Watches the files that a configuration refers to, and no others. Those that were watched before go on being so.
+fn watch_parts(watched: &mut BTreeMap<PathBuf, FileWatch>, config: &Config, changed: &Arc<Notify>) {
+    let files = || config.policy.links.values().flat_map(|link| link.config_files.values());
+    watched.retain(|path, _| files().any(|file| file.path == *path));
+    for file in files() {
+        if watched.contains_key(&file.path) {
+            continue;
+        }
+        let changed = changed.clone();
+        let tell = move |_| changed.notify_one();
+        // As it was when it was read, so that no change is missed in between.
+        let known = Some(file.digest_hex.clone());
+        match FileWatch::start(&file.path, FILE_BYTES_MAX, known, WatchOptions::default(), tell) {
+            Ok(watch) => _ = watched.insert(file.path.clone(), watch),
+            Err(error) => {
+                let file = file.path.display();
+                tracing::warn!(
+                    "{file} is not watched, send SIGHUP after changes: there is no thread for it: {error}"
+                );
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ impl Policy for Affinity {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn config_schema() -> Option<String> {
-        Some(schema::complete(affinity::SCHEMA, &[schema::CONDITION]))
+        Some(schema!("affinity", "../config.schema.json", "../../parts/condition.schema.json").into())
     }
 
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {

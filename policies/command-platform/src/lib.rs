@@ -1,6 +1,6 @@
 //! Takes the platform of an action from its Command, where older clients put it.
 
-use pointsman_policy_parts::{Facts, Part, command_platform};
+use pointsman_policy_parts::{Facts, Part, command_platform, schema};
 use pointsman_policy_sdk::{ConfigError, Policy, Rejection, export_policy};
 
 /// The policy, configured.
@@ -12,7 +12,7 @@ impl Policy for CommandPlatform {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn config_schema() -> Option<String> {
-        Some(command_platform::SCHEMA.into())
+        Some(schema!("command-platform", "../config.schema.json").into())
     }
 
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {

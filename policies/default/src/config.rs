@@ -64,7 +64,9 @@ impl Settings {
             (about_results, "/size_classes/rerun_after", "results", "size-classes"),
         ] {
             if is {
-                let text = format!("the default policy is not asked about {what}; put the policy {policy} into the chain");
+                let text = format!(
+                    "the default policy is not asked about {what}; put the policy {policy} into the chain"
+                );
                 config.error(path, text);
             }
         }

@@ -5,12 +5,22 @@
 //! small policies do is in it too, each switched on by a key of its own.
 
 mod config;
-mod schema;
 
-use pointsman_policy_parts::{Facts, Part, request};
+use pointsman_policy_parts::{Facts, Part, request, schema};
 use pointsman_policy_sdk::{ConfigError, Policy, Rejection, action, defaults, export_policy};
 
 use config::{Fairness, KeySource, Settings};
+
+const SCHEMA: &str = schema!(
+    "default",
+    "../config.schema.json",
+    "../../parts/condition.schema.json",
+    "../../property-rules/config.schema.json",
+    "../../exclusive/config.schema.json",
+    "../../size-classes/config.schema.json",
+    "../../affinity/config.schema.json",
+    "../../tenant-fair/config.schema.json"
+);
 
 /// The policy, configured.
 #[derive(Debug)]
@@ -23,7 +33,7 @@ impl Policy for Default {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn config_schema() -> Option<String> {
-        Some(schema::schema())
+        Some(SCHEMA.into())
     }
 
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {

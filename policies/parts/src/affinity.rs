@@ -129,7 +129,9 @@ impl Rule {
         match &self.by {
             By::Target => labelled("target", facts.target()),
             By::Package => labelled("package", package(facts.target())),
-            By::FirstOutput => labelled("output", &command::output_paths().into_iter().next().unwrap_or_default()),
+            By::FirstOutput => {
+                labelled("output", &command::output_paths().into_iter().next().unwrap_or_default())
+            }
             By::Property { name, .. } => labelled(name, &facts.property(name).unwrap_or_default()),
             By::Nothing => None,
         }

@@ -48,9 +48,9 @@ impl Part for CommandPlatform {
 
     fn route(&self, facts: &Facts) -> Result<(), Rejection> {
         match self.when {
-            When::WithoutPlatform if !action::has_platform() => facts.set_platform(command::platform()),
+            When::WithoutPlatform if !action::has_platform() => facts.set_platform(&command::platform()),
             When::WithoutProperties if action::platform().is_empty() => {
-                facts.set_platform(command::platform());
+                facts.set_platform(&command::platform());
             }
             When::MissingProperties => add_missing(facts),
             _ => {}
@@ -66,6 +66,6 @@ fn add_missing(facts: &Facts) {
         (!missing.is_empty()).then(|| [known, &missing].concat())
     });
     if let Some(platform) = more {
-        facts.set_platform(platform);
+        facts.set_platform(&platform);
     }
 }

@@ -142,7 +142,10 @@ impl Condition {
         if let Some(mut inner) = config.object("not") {
             let condition = Self::read_at(&mut inner, depth + 1);
             if condition.is_always() {
-                inner.error(inner.path().to_owned(), "holds always, so its opposite never does; say what is not wanted");
+                inner.error(
+                    inner.path().to_owned(),
+                    "holds always, so its opposite never does; say what is not wanted",
+                );
             }
             config.close(inner);
             tests.push(Test::Not(condition));
@@ -230,7 +233,10 @@ fn arguments_at(config: &mut Config) -> Vec<Test> {
     let mut tests = Vec::new();
     for (name, path, value) in config.map("argument_at").unwrap_or_default() {
         let Ok(index) = name.parse() else {
-            config.error(path, format!("{name:?} is no place among arguments; give a number, 0 for the program"));
+            config.error(
+                path,
+                format!("{name:?} is no place among arguments; give a number, 0 for the program"),
+            );
             continue;
         };
         tests.extend(Patterns::of(config, &path, &value).map(|patterns| Test::ArgumentAt(index, patterns)));

@@ -3,8 +3,6 @@
 
 mod config;
 
-use std::collections::BTreeMap;
-
 use pointsman_policy_sdk::{
     Code, CommandWhen, Config, Exclusivity, Group, Rejection, Scope, hint, route, terms, worker,
 };
@@ -24,7 +22,7 @@ pub struct Exclusive {
     group_property: Option<String>,
     at_most_property: Option<String>,
     scope_property: Option<String>,
-    groups: BTreeMap<String, Limit>,
+    groups: Vec<(String, Limit)>,
     /// What a group has that is not among `groups`; `None`: it is refused.
     other_groups: Option<Limit>,
     /// Only these actions can be exclusive.
@@ -106,7 +104,7 @@ impl Part for Exclusive {
 impl Exclusive {
     /// The limit of a group: from the configuration, else from the action's own properties, else what all others have.
     fn limit(&self, name: &str, facts: &Facts) -> Result<Limit, Rejection> {
-        if let Some(limit) = self.groups.get(name) {
+        if let Some((_, limit)) = self.groups.iter().find(|(known, _)| known == name) {
             return Ok(*limit);
         }
         let value = |name: &Option<String>| name.as_deref().and_then(|name| facts.property(name));
@@ -125,15 +123,16 @@ impl Exclusive {
             })?),
         };
         at_most.map(|at_most| Limit { at_most, scope }).ok_or_else(|| {
-            let known: Vec<&str> = self.groups.keys().map(String::as_str).collect();
+            let known: Vec<&str> = self.groups.iter().map(|(name, _)| &**name).collect();
             let known = if known.is_empty() {
                 "; there are no groups".to_owned()
             } else {
                 hint(name, &known, "; known are ")
             };
             let text = format!("there is no group {name:?} of exclusive actions{known}");
-            Rejection::new(Code::InvalidArgument, text)
-                .help("name a group that is configured, or have the operator of the scheduler add it to `groups`")
+            Rejection::new(Code::InvalidArgument, text).help(
+                "name a group that is configured, or have the operator of the scheduler add it to `groups`",
+            )
         })
     }
 
@@ -161,7 +160,8 @@ impl Exclusive {
             if cores.is_none_or(|cores| cores < *minimum_cores) {
                 terms::set_exclusive(None);
                 let found = found.map_or("not given".to_owned(), |found| format!("{found:?}"));
-                let text = format!("no exclusive actions, as its {name} is {found}, wanted are {minimum_cores}");
+                let text =
+                    format!("no exclusive actions, as its {name} is {found}, wanted are {minimum_cores}");
                 return terms::note(&text);
             }
         }
@@ -181,7 +181,8 @@ fn truth(name: &str, value: &str) -> Result<bool, Rejection> {
         "false" | "" => Ok(false),
         other => {
             let text = format!("the property {name} is {other:?}, which is neither true nor false");
-            Err(Rejection::new(Code::InvalidArgument, text).help(format!("ask for {name}=true, or leave it out")))
+            Err(Rejection::new(Code::InvalidArgument, text)
+                .help(format!("ask for {name}=true, or leave it out")))
         }
     }
 }

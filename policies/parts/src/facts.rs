@@ -2,7 +2,6 @@
 //! question costs more than what most parts do with the answer.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
 
 use pointsman_policy_sdk::{Property, action, command, route};
 
@@ -20,7 +19,7 @@ pub struct Facts {
     executable: OnceCell<String>,
     arguments: OnceCell<Vec<String>>,
     outputs: OnceCell<Vec<String>>,
-    environment: RefCell<BTreeMap<String, Option<String>>>,
+    environment: RefCell<Vec<(String, Option<String>)>>,
     platform: RefCell<Option<Vec<Property>>>,
 }
 
@@ -76,16 +75,19 @@ impl Facts {
     /// Looks at the value of an environment variable.
     pub fn environment<R>(&self, name: &str, look: impl FnOnce(Option<&str>) -> R) -> R {
         let mut known = self.environment.borrow_mut();
-        if !known.contains_key(name) {
-            known.insert(name.to_owned(), command::environment(name));
-        }
-        look(known.get(name).and_then(Option::as_deref))
+        let index = known.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
+            known.push((name.to_owned(), command::environment(name)));
+            known.len() - 1
+        });
+        look(known[index].1.as_deref())
     }
 
     /// The first value of a property, as decided so far.
     pub fn property(&self, name: &str) -> Option<String> {
         match &*self.platform.borrow() {
-            Some(platform) => platform.iter().find(|known| known.name == name).map(|known| known.value.clone()),
+            Some(platform) => {
+                platform.iter().find(|known| known.name == name).map(|known| known.value.clone())
+            }
             None => route::platform_value(name),
         }
     }
@@ -96,11 +98,10 @@ impl Facts {
     }
 
     /// Decides the platform anew.
-    pub fn set_platform(&self, mut platform: Vec<Property>) {
-        platform.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
-        platform.dedup();
-        route::set_platform(&platform);
-        *self.platform.borrow_mut() = Some(platform);
+    pub fn set_platform(&self, platform: &[Property]) {
+        route::set_platform(platform);
+        // The server puts it in order; whoever looks gets it from there.
+        *self.platform.borrow_mut() = None;
     }
 
     /// Takes a property out of the platform, so that matching does not see it.

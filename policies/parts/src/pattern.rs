@@ -47,12 +47,16 @@ impl Patterns {
         let mut patterns = Self::default();
         let ok = match value {
             Value::Array(items) if items.is_empty() => {
-                config.error(path, "an empty list of patterns matches nothing; leave the key out, or name some");
+                config.error(
+                    path,
+                    "an empty list of patterns matches nothing; leave the key out, or name some",
+                );
                 false
             }
             Value::Array(items) => {
                 let add = |(index, item)| patterns.add(config, &format!("{path}/{index}"), item);
-                items.iter().enumerate().map(add).fold(true, |all, one| all && one)
+                // All of them, so that all that is wrong is told.
+                items.iter().enumerate().map(add).filter(|added| !added).count() == 0
             }
             one => patterns.add(config, path, one),
         };

@@ -53,7 +53,7 @@ impl Part for PropertyRules {
                 return Err(rejection.clone());
             }
             if let Some(platform) = facts.platform(|platform| rule.effects.on(platform)) {
-                facts.set_platform(platform);
+                facts.set_platform(&platform);
             }
             if let Some(pool) = &rule.pool {
                 route::set_pool(Some(pool));

@@ -4,12 +4,18 @@
 /// How [`Condition`](crate::condition::Condition) and [`Patterns`](crate::pattern::Patterns) are written.
 pub const CONDITION: &str = include_str!("../condition.schema.json");
 
-/// A schema with those that it refers to inside, where their `$id` finds them.
-pub fn complete(schema: &str, others: &[&str]) -> String {
-    let Some(open) = schema.trim_end().strip_suffix('}').filter(|_| !others.is_empty()) else {
-        return schema.to_owned();
+/// The schema of a policy and all that it refers to, as one text: the name of the policy's folder, then the files, from
+/// the one where this stands. Put together by the compiler, as an instance hands its schema over whenever it is
+/// configured.
+#[macro_export]
+macro_rules! schema {
+    ($name:literal, $first:literal $(, $other:literal)*) => {
+        concat!(
+            "{\n\"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n",
+            "\"$ref\": \"pointsman:/policies/", $name, "/config.schema.json\",\n",
+            "\"$defs\": {\n\"", $first, "\": ", include_str!($first),
+            $(",\"", $other, "\": ", include_str!($other),)*
+            "}\n}\n"
+        )
     };
-    let others: Vec<String> =
-        others.iter().enumerate().map(|(index, text)| format!("\"{index}\": {}", text.trim())).collect();
-    format!("{},\n  \"$defs\": {{\n{}\n}}\n}}\n", open.trim_end(), others.join(",\n"))
 }

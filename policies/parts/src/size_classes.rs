@@ -44,7 +44,8 @@ impl Part for SizeClasses {
             let size = sizes.required(&mut entry, "size");
             let condition = Condition::read(&mut entry);
             if condition.is_always() {
-                let text = "means all actions; say which, or use `otherwise` for all that the table does not name";
+                let text =
+                    "means all actions; say which, or use `otherwise` for all that the table does not name";
                 entry.error(entry.path().to_owned(), text);
             }
             config.close(entry);
@@ -108,7 +109,8 @@ impl SizeClasses {
         if self.rerun_after.is_empty() {
             return size;
         }
-        let too_small = action::attempts().into_iter().filter(|attempt| self.rerun_after.contains(&attempt.outcome));
+        let too_small =
+            action::attempts().into_iter().filter(|attempt| self.rerun_after.contains(&attempt.outcome));
         let larger = too_small.filter_map(|attempt| self.sizes.larger_than(attempt.size_class)).max();
         SizeClass::Exactly(larger.map_or(class, |larger| larger.max(class)))
     }

@@ -52,8 +52,7 @@ struct Background {
     remove: Vec<String>,
 }
 
-const TENANTS: [(&str, Tenant); 2] =
-    [("principal", Tenant::Principal), ("instance_name", Tenant::Instance)];
+const TENANTS: [(&str, Tenant); 2] = [("principal", Tenant::Principal), ("instance_name", Tenant::Instance)];
 const BELOW: [(&str, Below); 2] =
     [("correlated_invocations_id", Below::Correlated), ("tool_invocation_id", Below::Invocation)];
 
@@ -61,7 +60,10 @@ impl Part for TenantFair {
     fn read(config: &mut Config) -> Self {
         let tenant = config.words("tenant", &TENANTS).unwrap_or(vec![Tenant::Principal, Tenant::Instance]);
         if tenant.is_empty() {
-            config.error(config.path_of("tenant"), "names nothing that tells tenants apart; leave it out, or name some");
+            config.error(
+                config.path_of("tenant"),
+                "names nothing that tells tenants apart; leave it out, or name some",
+            );
         }
         Self {
             tenant,

@@ -12,7 +12,7 @@ impl Policy for PropertyRules {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn config_schema() -> Option<String> {
-        Some(schema::complete(property_rules::SCHEMA, &[schema::CONDITION]))
+        Some(schema!("property-rules", "../config.schema.json", "../../parts/condition.schema.json").into())
     }
 
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {

@@ -153,33 +153,37 @@ impl Config {
 
     /// One of several words, each of which stands for a value.
     pub fn word<T: Clone>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let text = self.string(key)?;
-        let found = words.iter().find(|(word, _)| *word == text);
-        if found.is_none() {
-            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.error(
-                self.path_of(key),
-                format!("unknown word {text:?}{}", hint(&text, &known, "; known are ")),
-            );
-        }
-        found.map(|(_, value)| value.clone())
+        let index = self.index_of(&text, &known, &[key])?;
+        Some(words[index].1.clone())
     }
 
     /// A list of words, each of which stands for a value; `None` also when there is an unknown one among them.
     pub fn words<T: Clone>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<Vec<T>> {
-        let given = self.strings(key)?;
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let mut values = Vec::with_capacity(given.len());
+        let indices = self.indices_of(key, &known)?;
+        Some(indices.into_iter().map(|index| words[index].1.clone()).collect())
+    }
+
+    // Apart from the types of the values, so that a policy has this code once.
+
+    fn indices_of(&mut self, key: &'static str, known: &[&str]) -> Option<Vec<usize>> {
+        let given = self.strings(key)?;
+        let mut indices = Vec::with_capacity(given.len());
         for (index, text) in given.iter().enumerate() {
-            match words.iter().find(|(word, _)| word == text) {
-                Some((_, value)) => values.push(value.clone()),
-                None => self.error(
-                    self.below(&[key, &index.to_string()]),
-                    format!("unknown word {text:?}{}", hint(text, &known, "; known are ")),
-                ),
-            }
+            indices.extend(self.index_of(text, known, &[key, &index.to_string()]));
         }
-        (values.len() == given.len()).then_some(values)
+        (indices.len() == given.len()).then_some(indices)
+    }
+
+    fn index_of(&mut self, text: &str, known: &[&str], steps: &[&str]) -> Option<usize> {
+        let index = known.iter().position(|word| *word == text);
+        if index.is_none() {
+            let text = format!("unknown word {text:?}{}", hint(text, known, "; known are "));
+            self.error(self.below(steps), text);
+        }
+        index
     }
 
     /// An object inside this one; to be given back by [`close`](Self::close).
@@ -224,6 +228,18 @@ impl Config {
             }
         }
         Some(objects)
+    }
+
+    /// Strings by name, as [`string_map`](Self::string_map) has them, in the order of their names.
+    pub fn string_pairs(&mut self, key: &'static str) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (name, path, value) in self.map(key).unwrap_or_default() {
+            match value {
+                Value::String(value) => pairs.push((name, value)),
+                other => self.error(path, format!("expected a string, found {}", kind(&other))),
+            }
+        }
+        pairs
     }
 
     /// Values of any kind by name, each with its JSON pointer.

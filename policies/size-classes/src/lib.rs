@@ -1,6 +1,6 @@
 //! Chooses the size of worker for each action.
 
-use pointsman_policy_parts::{Facts, Part, size_classes, schema};
+use pointsman_policy_parts::{Facts, Part, schema, size_classes};
 use pointsman_policy_sdk::{Attempt, ConfigError, Next, Policy, Rejection, export_policy};
 
 /// The policy, configured.
@@ -12,7 +12,7 @@ impl Policy for SizeClasses {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn config_schema() -> Option<String> {
-        Some(schema::complete(size_classes::SCHEMA, &[schema::CONDITION]))
+        Some(schema!("size-classes", "../config.schema.json", "../../parts/condition.schema.json").into())
     }
 
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {

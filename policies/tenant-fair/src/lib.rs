@@ -1,6 +1,6 @@
 //! Shares workers out between tenants, then builds; work in the background gets what they leave.
 
-use pointsman_policy_parts::{Facts, Part, tenant_fair, schema};
+use pointsman_policy_parts::{Facts, Part, schema, tenant_fair};
 use pointsman_policy_sdk::{ConfigError, Policy, Rejection, export_policy};
 
 /// The policy, configured.
@@ -12,7 +12,7 @@ impl Policy for TenantFair {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn config_schema() -> Option<String> {
-        Some(schema::complete(tenant_fair::SCHEMA, &[schema::CONDITION]))
+        Some(schema!("tenant-fair", "../config.schema.json", "../../parts/condition.schema.json").into())
     }
 
     fn configure(config: &str) -> Result<Self, Vec<ConfigError>> {

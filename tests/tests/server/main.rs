@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admin;
+mod config_files;
 mod decisions;
 mod digest_functions;
 mod environment;

@@ -40,4 +40,6 @@ pub struct ConfigProblem {
     pub path: String,
     /// What is wrong there.
     pub message: String,
+    /// Where that was written down, such as `sizes.json5:3:7`, if somebody knows.
+    pub place: Option<String>,
 }

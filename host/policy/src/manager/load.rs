@@ -39,8 +39,8 @@ pub(super) struct Request {
 pub(super) struct Configured {
     pub(super) plan: Plan,
     pub(super) versions: BTreeMap<Arc<str>, Restored>,
-    /// What can't be; the plan is not put in force if there is any.
-    pub(super) problems: Vec<String>,
+    /// What can't be, by link; the plan is not put in force if there is any.
+    pub(super) problems: Vec<(Arc<str>, String)>,
     pub(super) reply: Reply,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn configure(
             let name = sought.name.clone();
             match find(&runtime, sought) {
                 Ok(found) => _ = versions.insert(name, found),
-                Err(reasons) => problems.push(format!("policy link '{name}': {}", reasons.join("; "))),
+                Err(reasons) => problems.push((name, reasons.join("; "))),
             }
         }
         let configured = Configured { plan, versions, problems, reply };

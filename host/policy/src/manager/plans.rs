@@ -1,6 +1,9 @@
 //! A new plan: checked beside what is in force, and put in force as a whole or not at all.
 
-use super::desk::{Desk, answer};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::desk::{Desk, answer, loaded_now};
 use super::link::Managed;
 use super::load::{self, Configured};
 use super::restore::Sought;
@@ -36,11 +39,13 @@ impl Desk {
         let Configured { plan, versions, problems, reply } = configured;
         self.configuring = false;
         if !problems.is_empty() {
-            tracing::error!(
-                "the new configuration of policies is refused, the old one stays: {}",
-                problems.join("; ")
-            );
-            return answer(reply, Err(CommandError::Refused(problems.join("; "))));
+            let text = |(name, why): &(Arc<str>, String)| format!("policy link '{name}': {why}");
+            let text = problems.iter().map(text).collect::<Vec<_>>().join("; ");
+            tracing::error!("the new configuration of policies is refused, the old one stays: {text}");
+            for (name, why) in problems {
+                self.configuration_refused(&name, &why);
+            }
+            return answer(reply, Err(CommandError::Refused(text)));
         }
         let mut changes = Vec::new();
         self.links.retain(|name, _| {
@@ -92,6 +97,19 @@ impl Desk {
         let text = if changes.is_empty() { "nothing changed".to_owned() } else { changes.join("; ") };
         tracing::info!("configuration of policies: {text}");
         answer(reply, Ok(text));
+    }
+}
+
+impl Desk {
+    /// So that whoever looks at the link sees it, too.
+    fn configuration_refused(&mut self, name: &Arc<str>, why: &str) {
+        // One that would have been new is not there to be looked at.
+        let Some(link) = self.links.get_mut(name) else { return };
+        let id = link.active.id().clone();
+        let why = format!("new configuration: {why}");
+        link.last = loaded_now(false, &id.digest_hex, &why, Duration::ZERO);
+        link.note("refused", Some(&id), &why);
+        self.save(name);
     }
 }
 

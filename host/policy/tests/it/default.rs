@@ -15,7 +15,7 @@ fn is_in_force_from_the_start() {
     assert_eq!(first(&generation).policy().digest_hex.len(), 64);
     assert_eq!(first(&generation).hooks(), [Hook::OnAction]);
     let schema: Value = serde_json::from_str(first(&generation).config_schema().unwrap()).unwrap();
-    assert_eq!(schema["additionalProperties"], Value::Bool(false));
+    assert_eq!(schema["$defs"]["../config.schema.json"]["additionalProperties"], Value::Bool(false));
     assert!(runtime.wants_command("", false), "an Action without platform needs its Command");
     assert!(!runtime.wants_command("", true), "and one with a platform does not");
 }

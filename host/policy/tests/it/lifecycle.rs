@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pointsman_policy::{
-    CommandError, LinkPlan, Manager, Mode, OnError, Options, Plan, Push, Rollout, Runtime, Share, Source,
-    WatchOptions,
+    CommandError, LinkPlan, Manager, Mode, OnError, Options, Places, Plan, Push, Rollout, Runtime, Share,
+    Source, WatchOptions,
 };
+use pointsman_scheduler::route::SizeClass;
 
 use crate::guests::{ACCEPT, Guest, import};
 use crate::managed::{for_file, manager, plan, wait_for};
@@ -279,4 +280,44 @@ fn chains_are_chosen_by_prefix_and_each_link_edits_a_copy() {
     assert_eq!(&*alone.policy.name, "default");
     assert!(alone.fallback.unwrap().contains("the built-in default decides in its place"));
     assert_eq!(first(&runtime.in_force()).hooks().len(), 1);
+}
+
+#[test]
+fn a_changed_table_is_a_new_configuration_and_a_wrong_one_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = runtime_in(folder.path());
+    let with = |table: &str| {
+        let config = format!(
+            r#"{{ "size_classes": {{ "classes": {{ "small": 1, "big": 2 }}, "otherwise": "small", "table": {table} }} }}"#
+        );
+        let places = Places::new(|pointer| {
+            pointer.starts_with("/size_classes/table").then(|| "heavy.json5:2:5".to_owned())
+        });
+        plan(LinkPlan { config, places, ..LinkPlan::default() })
+    };
+    let size = |target: &str| {
+        let mut facts = facts();
+        facts.target_id = target.into();
+        let facts = Arc::new(facts);
+        runtime.route(&facts, wishes(&facts)).route.size
+    };
+    let manager = manager(&runtime, with(r#"[{ "size": "big", "target": "//a" }]"#), quick()).unwrap();
+    assert_eq!((size("//a"), size("//b")), (SizeClass::Exactly(2), SizeClass::Exactly(1)));
+    manager.configure(with(r#"[{ "size": "big", "target": ["//a", "//b"] }]"#)).unwrap();
+    assert_eq!((size("//a"), size("//b")), (SizeClass::Exactly(2), SizeClass::Exactly(2)));
+    let status = wait_for(&manager, "the new configuration", |link| link.probation_left.is_some());
+    assert_eq!(status.history.last().unwrap().what, "configured");
+
+    let in_force = runtime.in_force().number();
+    let error = manager.configure(with(r#"[{ "size": "bgi", "traget": "//c" }]"#)).unwrap_err().to_string();
+    assert!(error.contains("heavy.json5:2:5: /size_classes/table/0/size: the size is \"bgi\""), "{error}");
+    assert!(
+        error.contains("/size_classes/table/0/traget: unknown key \"traget\": did you mean \"target\"?"),
+        "{error}"
+    );
+    assert_eq!(runtime.in_force().number(), in_force, "nothing was swapped");
+    assert_eq!((size("//b"), size("//c")), (SizeClass::Exactly(2), SizeClass::Exactly(1)));
+    let status = wait_for(&manager, "the refusal", |link| !link.last_load.ok);
+    assert!(status.last_load.text.contains("heavy.json5:2:5"));
+    assert_eq!(status.history.last().unwrap().what, "refused");
 }

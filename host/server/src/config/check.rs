@@ -89,6 +89,10 @@ fn rebase(raw: &mut Raw, folder: &Path) {
     for path in paths.into_iter().chain(links).flatten() {
         *path = folder.join(&*path);
     }
+    let of_links = raw.policies.values_mut().flat_map(|link| link.config_files.values_mut());
+    for path in of_links.chain(raw.policy.config_files.values_mut()) {
+        *path = folder.join(&*path);
+    }
 }
 
 fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {

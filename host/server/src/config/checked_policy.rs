@@ -9,6 +9,8 @@ use pointsman_policy::signature::SigningKey;
 use pointsman_policy::{LinkPlan, Mode, Plan, ProbationRules, Rollout, Share, Source};
 use serde::{Deserialize, Serialize};
 
+use super::config_files::{self, ConfigFile};
+
 /// `policy`, `policies` and `chains`: the Wasm components that decide, and what they may use. What is in `policies` and
 /// `chains`, and `policy.probation`, can be changed while the server runs (SIGHUP, or just by saving the file).
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,9 @@ pub struct PolicyLink {
     pub file: Option<PathBuf>,
     /// `config`: handed to the policy as JSON; what it may hold is the policy's own business. Default `{}`.
     pub config: serde_json::Value,
+    /// `config_files`: by JSON pointer into `config`, JSON5 files with what stands there. They are watched, and what changes
+    /// is a new configuration: checked by the policy, and swapped in or refused as a whole.
+    pub config_files: BTreeMap<String, ConfigFile>,
     /// `on_error`: what is done when it fails. Default `last_good`.
     pub on_error: OnError,
     /// `sha256`: the only version that is let in, from wherever it comes. Default: any.
@@ -137,15 +142,22 @@ impl Policy {
     /// Configuration of the default policy where it has to decide for one that failed.
     pub fn default_config(&self) -> String {
         let of_default = self.links.values().find(|link| link.file.is_none());
-        of_default.map_or_else(|| "{}".to_owned(), |link| link.config.to_string())
+        of_default.map_or_else(|| "{}".to_owned(), |link| link.whole_config().to_string())
     }
 }
 
 impl PolicyLink {
+    /// All of its configuration, that in files included.
+    fn whole_config(&self) -> serde_json::Value {
+        // Files without a place were refused when the configuration was checked.
+        config_files::join(&self.config, &self.config_files).unwrap_or_else(|_| self.config.clone())
+    }
+
     fn plan(&self) -> LinkPlan {
         LinkPlan {
             source: self.file.clone().map_or(Source::Default, Source::File),
-            config: self.config.to_string(),
+            config: self.whole_config().to_string(),
+            places: config_files::places(&self.config_files),
             on_error: match self.on_error {
                 OnError::LastGood => pointsman_policy::OnError::LastGood,
                 OnError::Skip => pointsman_policy::OnError::Skip,

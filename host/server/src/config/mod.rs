@@ -7,6 +7,7 @@
 mod check;
 mod checked;
 mod checked_policy;
+mod config_files;
 mod decision_log;
 mod error;
 mod http;
@@ -31,6 +32,7 @@ pub use checked::{
     UnknownProperty, Values,
 };
 pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation};
+pub use config_files::ConfigFile;
 pub use decision_log::DecisionLog;
 pub use error::{ConfigError, Problem};
 pub use http::{Http, HttpListen};

@@ -1,5 +1,7 @@
 //! The effective configuration, in the form of a file that says the same.
 
+use std::collections::BTreeMap;
+
 use super::checked::{Config, HostKey, Matching, PlatformValues, Pool, RemoteStorage, Values};
 use super::checked_policy::{NewVersions, Policy, PolicyLink};
 use super::raw::{
@@ -166,6 +168,7 @@ fn policy(policy: &Policy) -> RawPolicy {
     RawPolicy {
         file: None,
         config: None,
+        config_files: BTreeMap::new(),
         dir: Some(policy.dir.clone()),
         fuel: Some(policy.fuel),
         deadline: Some(RawDuration(policy.deadline)),
@@ -184,6 +187,7 @@ fn raw_link(link: &PolicyLink) -> RawLink {
     RawLink {
         file: link.file.clone(),
         config: Some(link.config.clone()),
+        config_files: link.config_files.iter().map(|(at, file)| (at.clone(), file.path.clone())).collect(),
         on_error: Some(link.on_error),
         sha256: link.sha256.clone(),
         public_keys: link.public_keys.clone(),

@@ -1,5 +1,6 @@
 //! The sections `policy` and `policies` as the file has them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ pub(super) struct RawPolicy {
     pub(super) file: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) config: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) config_files: BTreeMap<String, PathBuf>,
     pub(super) dir: Option<PathBuf>,
     pub(super) fuel: Option<u64>,
     pub(super) deadline: Option<RawDuration>,
@@ -39,6 +42,8 @@ pub(super) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<PathBuf>,
     pub(super) config: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) config_files: BTreeMap<String, PathBuf>,
     pub(super) on_error: Option<OnError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sha256: Option<String>,

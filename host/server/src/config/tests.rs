@@ -196,6 +196,74 @@ fn policies_and_chains_must_fit() {
 }
 
 #[test]
+fn parts_of_a_policy_s_configuration_lie_in_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("p.json5");
+    std::fs::create_dir(folder.path().join("tables")).unwrap();
+    std::fs::write(folder.path().join("tables/heavy.json5"), "// ours\n[{ size: 'big' },\n { x: 1 }]")
+        .unwrap();
+    let parse = |text: &str| Config::parse(text, name.to_str().unwrap());
+    let config = parse(
+        "{policy: {config: {a: {b: 1}}, config_files: {'/a/table': 'tables/heavy.json5', 'k~': 'tables/heavy.json5'}}}",
+    );
+    let config = config.unwrap();
+    let plan = config.policy.plan();
+    let link = &plan.links["main"];
+    let given: serde_json::Value = serde_json::from_str(&link.config).unwrap();
+    let table = serde_json::json!([{ "size": "big" }, { "x": 1 }]);
+    assert_eq!(given, serde_json::json!({ "a": { "b": 1, "table": table }, "k~": table }));
+    assert_eq!(
+        config.policy.default_config(),
+        link.config,
+        "where the default stands in, it has the files too"
+    );
+
+    // What a policy says of a place is told with file, line and column.
+    let place = |pointer: &str| {
+        let place = link.places.of(pointer)?;
+        let (file, line) = place.split_once(":").unwrap();
+        assert!(file.ends_with("tables/heavy.json5"), "{place}");
+        Some(line.to_owned())
+    };
+    assert_eq!(place("/a/table/1/x").as_deref(), Some("3:4"));
+    assert_eq!(place("/a/table/0").as_deref(), Some("2:2"));
+    assert_eq!(place("/a/table/7/none").as_deref(), Some("2:1"), "the nearest that there is");
+    assert_eq!(place("/a/b"), None, "it is in the configuration itself");
+
+    // Printed, it names the files and not what is in them; and reads the same.
+    let printed = config.to_json().to_string();
+    assert!(printed.contains("heavy.json5") && !printed.contains("\"size\":"), "{printed}");
+    assert_eq!(parse(&printed).unwrap().policy, config.policy);
+}
+
+#[test]
+fn files_that_can_t_be_parts_of_a_configuration_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("p.json5");
+    std::fs::write(folder.path().join("good"), "1").unwrap();
+    std::fs::write(folder.path().join("bad"), "[\n  { a: },\n]").unwrap();
+    let says = |text: &str, what: &[&str]| {
+        let error = Config::parse(text, name.to_str().unwrap()).unwrap_err().to_string();
+        assert!(what.iter().all(|what| error.contains(what)), "{error}");
+    };
+    says(
+        "{policy: {config_files: {'/t': 'none'}}}",
+        &["p.json5:1:31: policy.config_files.\"/t\"", "none: can't be read: "],
+    );
+    says(
+        "{policies: {a: {config_files: {'/t': 'bad'}}}}",
+        &["policies.a.config_files", "bad:2:8: not valid JSON5"],
+    );
+    says("{policy: {config: {t: 1}, config_files: {'/t': 'good'}}}", &["has a value already"]);
+    says(
+        "{policy: {config: {t: 1}, config_files: {'/t/x': 'good'}}}",
+        &["goes through something that is not an object"],
+    );
+    says("{policy: {config_files: {'/': 'good'}}}", &["names no key"]);
+    says("{policies: {a: {}}, policy: {config_files: {'/t': 'good'}}}", &["is for a policy that is alone"]);
+}
+
+#[test]
 fn a_store_elsewhere_is_instead_of_the_embedded_one() {
     let config = Config::parse(
         "{storage: {remote: {address: 'grpc://cas:1', instance_name: 'x', patience: '3s'}}}",

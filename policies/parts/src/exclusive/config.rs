@@ -47,7 +47,10 @@ pub(super) fn read(config: &mut Config) -> Exclusive {
             ("scope_property", read.scope_property.is_some()),
         ] {
             if given {
-                config.error(config.path_of(key), "has no effect, as `group_property` is empty; set that, or leave this out");
+                config.error(
+                    config.path_of(key),
+                    "has no effect, as `group_property` is empty; set that, or leave this out",
+                );
             }
         }
     }
@@ -75,7 +78,8 @@ fn workers(config: &mut Config) -> Workers {
     let minimum_cores = number(config, "minimum_cores");
     let cores_property = name(config, "cores_property", "cpu_count");
     if minimum_cores.is_some_and(|cores| cores > 0) && cores_property.is_none() {
-        let text = "can't be told without `cores_property`, the property in which a worker says how many it has";
+        let text =
+            "can't be told without `cores_property`, the property in which a worker says how many it has";
         config.error(config.path_of("minimum_cores"), text);
     }
     Workers {

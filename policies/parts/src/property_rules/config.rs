@@ -1,11 +1,9 @@
 //! What an operator can set.
 
-use std::collections::BTreeMap;
-
 use pointsman_policy_sdk::{Code, Config, Rejection};
 use serde_json::Value;
 
-use super::effects::Effects;
+use super::effects::{Effects, Pairs};
 use super::suspicion::{self, Suspects};
 use super::{PropertyRules, Rule};
 use crate::condition::Condition;
@@ -44,7 +42,7 @@ pub(super) fn read(config: &mut Config) -> PropertyRules {
 }
 
 fn rule(config: &mut Config, when: Condition) -> Rule {
-    let mut names = |key| config.string_map(key).unwrap_or_default();
+    let mut names = |key| config.string_pairs(key);
     let [rename, replace, add, default] = ["rename", "replace", "add", "default"].map(&mut names);
     let effects = Effects {
         rename,
@@ -70,21 +68,21 @@ fn rule(config: &mut Config, when: Condition) -> Rule {
     }
 }
 
-fn value_maps(config: &mut Config) -> BTreeMap<String, BTreeMap<String, String>> {
-    let mut maps = BTreeMap::new();
+fn value_maps(config: &mut Config) -> Vec<(String, Pairs)> {
+    let mut maps = Vec::new();
     for (name, path, value) in config.map("map").unwrap_or_default() {
         let Value::Object(values) = value else {
             config.error(path, "expected an object of old values and new ones, as in { \"big\": \"large\" }");
             continue;
         };
-        let mut read = BTreeMap::new();
+        let mut read = Vec::new();
         for (old, new) in values {
             match new {
-                Value::String(new) => _ = read.insert(old, new),
+                Value::String(new) => read.push((old, new)),
                 _ => config.error(path.clone(), format!("the new value of {old:?} is to be a string")),
             }
         }
-        maps.insert(name, read);
+        maps.push((name, read));
     }
     maps
 }

@@ -1,24 +1,30 @@
 //! What a rule does to properties.
 
-use std::collections::BTreeMap;
-
 use pointsman_policy_sdk::Property;
 
 use crate::pattern::Patterns;
+
+/// Values by name. There are few of them in a rule.
+pub(super) type Pairs = Vec<(String, String)>;
+
+/// What is under this name.
+pub(super) fn get<'a, T>(pairs: &'a [(String, T)], name: &str) -> Option<&'a T> {
+    pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+}
 
 /// All edits of one rule, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     /// Old name to new name; values stay.
-    pub(super) rename: BTreeMap<String, String>,
+    pub(super) rename: Pairs,
     /// By property: old value to new value. The value under `*` is for all that are not listed.
-    pub(super) map: BTreeMap<String, BTreeMap<String, String>>,
+    pub(super) map: Vec<(String, Pairs)>,
     /// The only value of a property from now on, whether or not it had any.
-    pub(super) replace: BTreeMap<String, String>,
+    pub(super) replace: Pairs,
     /// A further value.
-    pub(super) add: BTreeMap<String, String>,
+    pub(super) add: Pairs,
     /// The value where there is none.
-    pub(super) default: BTreeMap<String, String>,
+    pub(super) default: Pairs,
     /// Names of properties that go.
     pub(super) remove: Option<Patterns>,
     /// Names of the only properties that stay.
@@ -44,11 +50,11 @@ impl Effects {
         }
         let mut edited = platform.to_vec();
         for property in &mut edited {
-            if let Some(name) = self.rename.get(&property.name) {
+            if let Some(name) = get(&self.rename, &property.name) {
                 property.name.clone_from(name);
             }
-            if let Some(values) = self.map.get(&property.name)
-                && let Some(value) = values.get(&property.value).or_else(|| values.get(ALL_OTHERS))
+            if let Some(values) = get(&self.map, &property.name)
+                && let Some(value) = get(values, &property.value).or_else(|| get(values, ALL_OTHERS))
             {
                 property.value.clone_from(value);
             }

@@ -3,6 +3,7 @@
 use pointsman_policy_sdk::Config;
 
 use super::Rule;
+use super::effects::get;
 
 /// What is wrong within one rule.
 pub(super) fn within(rule: &Rule, config: &mut Config) {
@@ -10,7 +11,8 @@ pub(super) fn within(rule: &Rule, config: &mut Config) {
     let here = config.path().to_owned();
     let edits = !effects.is_empty() || pool.is_some();
     if reject.is_some() && (edits || note.is_some() || *last) {
-        config.error(here.clone(), "refuses the action, so its other effects are lost; leave one of both out");
+        config
+            .error(here.clone(), "refuses the action, so its other effects are lost; leave one of both out");
     }
     if reject.is_none() && !edits && note.is_none() && !last {
         let text = "has no effect; give one of reject, rename, map, replace, add, default, remove, keep_only, pool, \
@@ -23,20 +25,25 @@ pub(super) fn within(rule: &Rule, config: &mut Config) {
         }
     }
     for (name, values) in &effects.map {
-        if effects.rename.contains_key(name) && !effects.rename.values().any(|new| new == name) {
-            let text = format!("maps values of {name:?}, which `rename` has given another name before; use that one");
+        if get(&effects.rename, name).is_some() && !effects.rename.iter().any(|(_, new)| new == name) {
+            let text = format!(
+                "maps values of {name:?}, which `rename` has given another name before; use that one"
+            );
             config.error(config.path_of("map"), text);
         }
         if values.is_empty() {
             config.error(config.path_of("map"), format!("has no values for {name:?}"));
         }
-        if effects.replace.contains_key(name) {
-            config.error(config.path_of("map"), format!("maps values of {name:?}, all of which `replace` replaces"));
+        if get(&effects.replace, name).is_some() {
+            config.error(
+                config.path_of("map"),
+                format!("maps values of {name:?}, all of which `replace` replaces"),
+            );
         }
     }
     // What a rule sets and takes away again is one of two mistakes.
     for (key, set) in [("replace", &effects.replace), ("add", &effects.add), ("default", &effects.default)] {
-        for name in set.keys() {
+        for (name, _) in set {
             if effects.remove.as_ref().is_some_and(|patterns| patterns.matches(name)) {
                 let text = format!("sets {name:?}, which `remove` of the same rule takes away again");
                 config.error(config.path_of(key), text);
@@ -47,9 +54,10 @@ pub(super) fn within(rule: &Rule, config: &mut Config) {
             }
         }
     }
-    for name in effects.default.keys() {
-        if effects.replace.contains_key(name) || effects.add.contains_key(name) {
-            let text = format!("gives {name:?} a value where it has none, and the same rule always gives it one");
+    for (name, _) in &effects.default {
+        if get(&effects.replace, name).is_some() || get(&effects.add, name).is_some() {
+            let text =
+                format!("gives {name:?} a value where it has none, and the same rule always gives it one");
             config.error(config.path_of("default"), text);
         }
     }

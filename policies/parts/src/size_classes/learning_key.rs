@@ -56,14 +56,13 @@ const PARTS: [(&str, KeyPart); 11] = [
 
 impl LearningKey {
     pub(super) fn read(config: &mut Config) -> Self {
-                let given = config.has("parts");
+        let given = config.has("parts");
         let parts = config.words("parts", &PARTS);
         if !given || parts.as_ref().is_some_and(Vec::is_empty) {
             let text = "names what actions of one key have in common, as in [\"mnemonic\", \"target\"]";
             config.error(config.path_of("parts"), text);
         }
-        let mut parts: Vec<KeyPart> = parts.unwrap_or_default();
-        parts.sort_by_key(|part| PARTS.iter().position(|(_, known)| known == part));
+        let parts = parts.unwrap_or_default();
         let without_environment = Patterns::read(config, "without_environment");
         let without_arguments = Patterns::read(config, "without_arguments");
         for (key, given, part) in [

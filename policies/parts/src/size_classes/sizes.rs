@@ -1,14 +1,12 @@
 //! Names of sizes.
 
-use std::collections::BTreeMap;
-
 use pointsman_policy_sdk::{Config, SizeClass, hint};
 use serde_json::Value;
 
 /// What operators and actions call the size classes of workers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
-    classes: BTreeMap<String, u32>,
+    classes: Vec<(String, u32)>,
 }
 
 const WORDS: [(&str, SizeClass); 3] =
@@ -17,14 +15,14 @@ const WORDS: [(&str, SizeClass); 3] =
 impl Sizes {
     /// Takes `classes` out of the configuration.
     pub(super) fn read(config: &mut Config) -> Self {
-        let mut classes = BTreeMap::new();
+        let mut classes = Vec::new();
         for (name, path, value) in config.map("classes").unwrap_or_default() {
             if WORDS.iter().any(|(word, _)| *word == name) {
                 config.error(path, format!("{name:?} has a meaning of its own already; use another name"));
                 continue;
             }
             match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
-                Some(class) => _ = classes.insert(name, class),
+                Some(class) => classes.push((name, class)),
                 None => config.error(path, "expected the number of a size class, as its workers report it"),
             }
         }
@@ -34,14 +32,14 @@ impl Sizes {
     /// A word, a name of `classes`, or, while there are none of those, a number.
     pub(super) fn named(&self, text: &str) -> Option<SizeClass> {
         let word = WORDS.iter().find(|(word, _)| *word == text).map(|(_, size)| *size);
-        let class = || self.classes.get(text).copied();
+        let class = || self.classes.iter().find(|(name, _)| name == text).map(|(_, class)| *class);
         let number = || text.parse().ok().filter(|_| self.classes.is_empty());
         word.or_else(|| class().or_else(number).map(SizeClass::Exactly))
     }
 
     /// What a name that is none was probably meant to be.
     pub(super) fn hint(&self, text: &str) -> String {
-        let mut known: Vec<&str> = self.classes.keys().map(String::as_str).collect();
+        let mut known: Vec<&str> = self.classes.iter().map(|(name, _)| &**name).collect();
         known.extend(WORDS.iter().map(|(word, _)| *word));
         format!(", which is unknown{}", hint(text, &known, "; known are "))
     }
@@ -73,6 +71,6 @@ impl Sizes {
 
     /// The next larger class that has a name.
     pub(super) fn larger_than(&self, class: u32) -> Option<u32> {
-        self.classes.values().copied().filter(|other| *other > class).min()
+        self.classes.iter().map(|(_, class)| *class).filter(|other| *other > class).min()
     }
 }

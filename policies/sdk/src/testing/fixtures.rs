@@ -51,6 +51,7 @@ struct Case {
     expect: Expect,
 }
 
+#[allow(clippy::enum_variant_names, reason = "the names of the interfaces")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Hook {
@@ -117,11 +118,8 @@ impl Case {
             timeout_ms: action.timeout_ms,
             ..Route::default()
         };
-        let offer = Terms {
-            platform: worker.platform.clone(),
-            size_class: worker.size_class,
-            ..Terms::default()
-        };
+        let offer =
+            Terms { platform: worker.platform.clone(), size_class: worker.size_class, ..Terms::default() };
         let call = Call {
             action,
             command,

@@ -28,6 +28,11 @@ fn pairs(properties: &[Property]) -> Vec<Pair> {
     properties.into_iter().map(|Property { name, value }| Pair { name, value }).collect()
 }
 
+fn variables(variables: &BTreeMap<String, String>) -> Vec<Pair> {
+    let pair = |(name, value): (&String, &String)| Pair { name: name.clone(), value: value.clone() };
+    variables.iter().map(pair).collect()
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct FactsForm {
@@ -175,6 +180,7 @@ pub(super) struct RouteForm {
     shared: bool,
     affinity: Option<AffinityForm>,
     learning_key: Option<String>,
+    environment: Vec<Pair>,
     rank_candidates: u32,
     notes: Vec<String>,
 }
@@ -248,6 +254,7 @@ impl RouteForm {
             shared: route.shared,
             affinity: route.affinity.clone().map(|(key, wait_ms)| AffinityForm { key, wait_ms }),
             learning_key: route.learning_key.clone(),
+            environment: variables(&route.environment),
             rank_candidates: route.rank_candidates,
             notes: route.notes.clone(),
         }
@@ -283,6 +290,7 @@ impl RouteForm {
             shared: self.shared,
             affinity: self.affinity.map(|affinity| (affinity.key, affinity.wait_ms)),
             learning_key: self.learning_key,
+            environment: self.environment.into_iter().map(|pair| (pair.name, pair.value)).collect(),
             rank_candidates: self.rank_candidates,
             notes: self.notes,
         }

@@ -230,5 +230,5 @@ pub(super) fn manifest(manifest: lifecycle::Manifest) -> Manifest {
 }
 
 pub(super) fn config_problem(error: lifecycle::ConfigError) -> ConfigProblem {
-    ConfigProblem { path: error.path, message: error.message }
+    ConfigProblem { path: error.path, message: error.message, place: None }
 }

@@ -1,12 +1,13 @@
 //! `policy`, `policies` and `chains`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pointsman_policy::DEFAULT_LINK;
 use pointsman_policy::signature::SigningKey;
 
 use super::super::checked_policy::{NewVersions, Policy, PolicyLink, Probation};
+use super::super::config_files::{self, ConfigFile};
 use super::super::error::At;
 use super::super::path::KeyPath;
 use super::super::raw_policy::{RawLink, RawPolicy, RawProbation};
@@ -23,19 +24,28 @@ impl Checker {
         chains: BTreeMap<String, Vec<String>>,
         state_dir: &Path,
     ) -> Policy {
-        let short = RawLink { file: raw.file, config: raw.config, ..RawLink::default() };
+        let short = RawLink {
+            file: raw.file,
+            config: raw.config,
+            config_files: raw.config_files,
+            ..RawLink::default()
+        };
         let is_short = short != RawLink::default();
         let mut links: BTreeMap<String, PolicyLink> =
-            links.into_iter().map(|(name, link)| (name.clone(), self.link(&name, link))).collect();
+            links.into_iter().map(|(name, link)| (name.clone(), self.named_link(&name, link))).collect();
         if is_short && !links.is_empty() {
-            let key = if short.file.is_some() { "policy.file" } else { "policy.config" };
+            let key = match &short {
+                RawLink { file: Some(_), .. } => "policy.file",
+                RawLink { config: Some(_), .. } => "policy.config",
+                _ => "policy.config_files",
+            };
             self.complain(
                 KeyPath::of(key),
                 At::Key,
                 "is for a policy that is alone, and there are policies; give it as a key of one of those",
             );
         } else if links.is_empty() {
-            let main = self.link(MAIN, short);
+            let main = self.link(&KeyPath::of("policy"), short);
             links.insert(MAIN.to_owned(), main);
         }
         let chains = self.chains(chains, &mut links);
@@ -72,11 +82,37 @@ impl Checker {
         share
     }
 
-    fn link(&mut self, name: &str, raw: RawLink) -> PolicyLink {
-        let at = |key: &str| KeyPath::of("policies").key(name).key(key);
+    fn named_link(&mut self, name: &str, raw: RawLink) -> PolicyLink {
+        let path = KeyPath::of("policies").key(name);
         if name.is_empty() {
-            self.complain(KeyPath::of("policies").key(name), At::Key, "a policy has a name");
+            self.complain(path.clone(), At::Key, "a policy has a name");
         }
+        self.link(&path, raw)
+    }
+
+    /// Files with parts of a policy's configuration, and what is wrong with each.
+    fn config_files(
+        &mut self,
+        path: &KeyPath,
+        config: &serde_json::Value,
+        raw: BTreeMap<String, PathBuf>,
+    ) -> BTreeMap<String, ConfigFile> {
+        let at = |pointer: &str| path.key("config_files").key(pointer);
+        let mut files = BTreeMap::new();
+        for (pointer, file) in raw {
+            match ConfigFile::read(&file) {
+                Ok(file) => _ = files.insert(pointer, file),
+                Err(problem) => self.complain(at(&pointer), At::Value, problem),
+            }
+        }
+        for (pointer, problem) in config_files::join(config, &files).err().unwrap_or_default() {
+            self.complain(at(&pointer), At::Key, problem);
+        }
+        files
+    }
+
+    fn link(&mut self, path: &KeyPath, raw: RawLink) -> PolicyLink {
+        let at = |key: &str| path.key(key);
         let sha256 = raw.sha256.map(|digest| digest.to_ascii_lowercase());
         if let Some(digest) = &sha256
             && (digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -102,9 +138,11 @@ impl Checker {
             self.complain(at("canary_prefixes"), At::Key, text);
         }
         let share = if new_versions == NewVersions::Canary { 0.1 } else { 1.0 };
+        let config = raw.config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new()));
         PolicyLink {
             file: raw.file,
-            config: raw.config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new())),
+            config_files: self.config_files(path, &config, raw.config_files),
+            config,
             on_error: raw.on_error.unwrap_or_default(),
             sha256,
             public_keys: raw.public_keys,
@@ -135,7 +173,7 @@ impl Checker {
             let at = || KeyPath::of("chains").key(prefix);
             for (index, name) in names.iter().enumerate() {
                 if name == DEFAULT_LINK && !links.contains_key(name) {
-                    let default = self.link(name, RawLink::default());
+                    let default = self.named_link(name, RawLink::default());
                     links.insert(name.clone(), default);
                 }
                 if !links.contains_key(name) {
