@@ -28,7 +28,7 @@ pub struct SizeClasses {
     table: Vec<(Condition, SizeClass)>,
     otherwise: SizeClass,
     learning_key: Option<LearningKey>,
-    /// How an attempt has to end to be made again on the next larger class.
+    /// How an attempt has to end to be made again on the next larger class. None by default: the server has such a rule.
     rerun_after: Vec<Outcome>,
 }
 
