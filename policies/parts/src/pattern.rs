@@ -54,11 +54,16 @@ impl Patterns {
                 false
             }
             Value::Array(items) => {
-                let add = |(index, item)| patterns.add(config, &format!("{path}/{index}"), item);
-                // All of them, so that all that is wrong is told.
-                items.iter().enumerate().map(add).filter(|added| !added).count() == 0
+                let mut ok = true;
+                for (index, item) in items.iter().enumerate() {
+                    if let Err(problem) = patterns.add(item) {
+                        config.error(format!("{path}/{index}"), problem);
+                        ok = false;
+                    }
+                }
+                ok
             }
-            one => patterns.add(config, path, one),
+            one => patterns.add(one).inspect_err(|problem| config.error(path, &**problem)).is_ok(),
         };
         if patterns.regexes.len() > REGEXES_MAX {
             let text = format!(
@@ -70,25 +75,26 @@ impl Patterns {
         ok.then_some(patterns)
     }
 
-    fn add(&mut self, config: &mut Config, path: &str, value: &Value) -> bool {
-        let added = match value {
-            Value::String(text) => within_limit(text).and_then(|()| {
+    fn add(&mut self, value: &Value) -> Result<(), String> {
+        match value {
+            Value::String(text) => {
+                within_limit(text)?;
                 match Glob::parse(text)? {
                     Parsed::Word(word) => _ = self.words.insert(word),
                     Parsed::Glob(glob) => self.globs.push(glob),
                 }
-                Ok(())
-            }),
+            }
             Value::Object(object) if object.len() == 1 => match (object.get("equals"), object.get("regex")) {
                 (Some(Value::String(word)), _) => {
-                    within_limit(word).map(|()| _ = self.words.insert(word.clone()))
+                    within_limit(word)?;
+                    self.words.insert(word.clone());
                 }
-                (_, Some(Value::String(text))) => regex(text).map(|regex| self.regexes.push(regex)),
-                _ => Err(EXPECTED.to_owned()),
+                (_, Some(Value::String(text))) => self.regexes.push(regex(text)?),
+                _ => return Err(EXPECTED.to_owned()),
             },
-            _ => Err(EXPECTED.to_owned()),
-        };
-        added.inspect_err(|error| config.error(path, &**error)).is_ok()
+            _ => return Err(EXPECTED.to_owned()),
+        }
+        Ok(())
     }
 
     /// Is there a pattern that matches this text?
@@ -147,6 +153,10 @@ enum Parsed {
 
 impl Glob {
     fn parse(text: &str) -> Result<Parsed, String> {
+        // Most are words, and there may be thousands of them.
+        if !text.bytes().any(|byte| matches!(byte, b'*' | b'?' | b'\\')) {
+            return Ok(Parsed::Word(text.to_owned()));
+        }
         let (mut tokens, mut word) = (Vec::new(), String::new());
         let mut chars = text.chars();
         while let Some(char) = chars.next() {

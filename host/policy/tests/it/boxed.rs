@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use pointsman_policy::{Hook, LoadError, Options, Policy, Runtime, golden};
+use pointsman_scheduler::route::SizeClass;
 use serde_json::Value;
+
+use crate::support::{facts, wishes};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -70,6 +74,27 @@ fn the_embedded_default() {
         default,
         include_str!("../../../../policies/default/fixtures.json"),
     );
+}
+
+/// Tables are data, and data grows: reading one has to fit into the fuel of one call, as it is configured.
+#[test]
+fn a_table_of_five_thousand_targets() {
+    let targets: Vec<String> = (0..5_000).map(|n| format!("//third_party/package{n}:all")).collect();
+    let config = serde_json::json!({ "size_classes": {
+        "classes": { "small": 1, "big": 2 }, "otherwise": "small",
+        "table": [{ "size": "big", "target": targets }],
+    } });
+    let runtime = Runtime::new(Options { default_config: config.to_string(), ..Options::default() }).unwrap();
+    let fuel = |target: &str, size| {
+        let mut facts = facts();
+        facts.target_id = target.into();
+        let facts = Arc::new(facts);
+        let decision = runtime.route(&facts, wishes(&facts));
+        assert_eq!((decision.fallback, decision.route.size), (None, SizeClass::Exactly(size)), "{target}");
+        decision.fuel
+    };
+    let (known, unknown) = (fuel("//third_party/package4999:all", 2), fuel("//other:all", 1));
+    assert!(known < 20_000 && unknown < 20_000, "words are looked up, not tried: {known}, {unknown}");
 }
 
 #[test]
