@@ -5,3 +5,4 @@ pub mod fake_client;
 pub mod fake_worker;
 pub mod harness;
 pub mod load;
+pub mod mix;

@@ -13,7 +13,7 @@ pub const KEY_BYTES_MAX: usize = 512;
 const REST: usize = "…#0123456789abcdef".len();
 
 /// Records by learning key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Statistics {
     entries: LruCache<Arc<str>, Entry>,
     /// Keys whose records changed since that was last asked, each once.
@@ -21,7 +21,7 @@ pub struct Statistics {
     dropped: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Entry {
     record: Record,
     changed: bool,

@@ -12,6 +12,7 @@ use slotmap::{Key as _, SecondaryMap, SlotMap};
 use smallvec::SmallVec;
 
 use crate::attempts::Avoid;
+use crate::declared::DeclaredPool;
 use crate::effect::Refusal;
 use crate::fairness::Invocations;
 use crate::ids::{AtomId, ClassId, DemandId, KindId, LaneId, Map, ShapeId, TaskId, Text};
@@ -108,6 +109,8 @@ pub(crate) struct Bounds {
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     bounds: Bounds,
+    /// Pools of the operator's, whose workers may all be gone now.
+    pub(crate) declared: Arc<[DeclaredPool]>,
     pub(crate) classes: SlotMap<ClassId, Class>,
     class_by_key: Map<Arc<ClassKey>, ClassId>,
     pub(crate) lanes: SlotMap<LaneId, Lane>,
@@ -156,6 +159,7 @@ impl Index {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
+            declared: Arc::default(),
             classes: SlotMap::with_key(),
             class_by_key: Map::default(),
             lanes: SlotMap::with_key(),

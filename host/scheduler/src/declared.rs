@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::classes::Class;
+use crate::classes::{Class, ClassKey, Index};
 use crate::ids::Text;
 use crate::properties::{Amounts, Asked, Atom, Offered};
 use crate::scheduler::Scheduler;
@@ -59,25 +59,43 @@ impl Scheduler {
     /// Declares the pools there are, in the order in which workers are put into them.
     pub fn declare(&mut self, pools: Arc<[DeclaredPool]>) {
         pools.iter().for_each(|pool| self.fleet.census.declare(&pool.name));
-        self.declared = pools;
+        self.index.declare(pools);
     }
 
     /// The first declared pool whose workers could run it, were there any.
     pub(crate) fn declared_for(&self, wanted: &Wanted<'_>) -> Option<&DeclaredPool> {
-        self.declared.iter().find(|pool| pool.could_run(wanted))
+        self.index.declared.iter().find(|pool| pool.could_run(wanted))
     }
 
     pub(crate) fn is_declared(&self, class: &Class) -> bool {
-        let key = &class.key;
-        !self.declared.is_empty()
-            && self
-                .declared_for(&Wanted {
-                    instance: &key.instance,
-                    pool: key.pool.as_ref(),
-                    size_class: key.size.exact(),
-                    atoms: key.atoms.iter().map(|a| &self.index.atoms[*a].atom).collect(),
-                    demand: &self.index.demands[key.demand].asked,
-                })
-                .is_some()
+        self.declared_for(&self.index.wanted(&class.key)).is_some()
+    }
+}
+
+impl Index {
+    fn declare(&mut self, pools: Arc<[DeclaredPool]>) {
+        self.declared = pools;
+        self.refresh_sizes();
+    }
+
+    /// What tasks of a class ask of a pool.
+    fn wanted<'a>(&'a self, key: &'a ClassKey) -> Wanted<'a> {
+        Wanted {
+            instance: &key.instance,
+            pool: key.pool.as_ref(),
+            size_class: key.size.exact(),
+            atoms: key.atoms.iter().map(|a| &self.atoms[*a].atom).collect(),
+            demand: &self.demands[key.demand].asked,
+        }
+    }
+
+    /// Size classes of declared pools that could run tasks of a class, were there workers of them.
+    pub(crate) fn declared_sizes<'a>(&'a self, key: &'a ClassKey) -> impl Iterator<Item = u32> + 'a {
+        self.sizes_of_pools(self.wanted(key))
+    }
+
+    /// Size classes of declared pools that could run such an action.
+    pub(crate) fn sizes_of_pools<'a>(&'a self, wanted: Wanted<'a>) -> impl Iterator<Item = u32> + 'a {
+        self.declared.iter().filter(move |pool| pool.could_run(&wanted)).filter_map(|pool| pool.size_class)
     }
 }

@@ -298,8 +298,19 @@ impl Index {
     ) -> Option<u32> {
         let could = |k: &&Kind| obstacle_of(&k.key, instance, route, asked, prefix, None).is_none();
         let size = |k: &Kind| k.key.size_class;
+        if !route.size.is_relative() {
+            return route.size.exact();
+        }
+        let wanted = Wanted {
+            instance,
+            pool: route.pool.as_ref(),
+            size_class: None,
+            atoms: asked.atoms.iter().collect(),
+            demand: &asked.demand,
+        };
         let able = self.kinds.values().filter(could).filter(|k| k.has_in_all(&asked.demand)).map(size);
-        route.size.among(able).or_else(|| route.size.among(self.kinds.values().filter(could).map(size)))
+        let meant = route.size.among(able.chain(self.sizes_of_pools(wanted)));
+        meant.or_else(|| route.size.among(self.kinds.values().filter(could).map(size)))
     }
 }
 
@@ -352,7 +363,7 @@ impl Matching<'_> {
         Wanted {
             instance: self.instance,
             pool: self.route.pool.as_ref(),
-            size_class: self.route.size.exact(),
+            size_class: self.size,
             atoms: self.asked.atoms.iter().collect(),
             demand: &self.asked.demand,
         }

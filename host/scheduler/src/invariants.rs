@@ -160,7 +160,8 @@ impl Scheduler {
         let demand = &self.index.demands[self.index.classes[task.class].key.demand].asked;
         let large = |w: &&Worker| fits(demand, &self.fleet.hosts[w.host].totals);
         let workers = || self.fleet.workers.values().filter(able);
-        let meant = task.route.size.among(workers().filter(large).map(size));
+        let declared = self.index.declared_sizes(&self.index.classes[task.class].key);
+        let meant = task.route.size.among(workers().filter(large).map(size).chain(declared));
         let meant = meant.or_else(|| task.route.size.among(workers().map(size)));
         meant.is_none_or(|size| size == kind.size_class) && self.is_able(kind, task)
     }

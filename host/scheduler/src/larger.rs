@@ -36,7 +36,7 @@ impl Scheduler {
             demand: &asked.demand,
         };
         // A pool that names no size may have nothing larger.
-        let sizes = self.declared.iter().filter_map(|pool| Some((pool.size_class?, pool)));
+        let sizes = self.index.declared.iter().filter_map(|pool| Some((pool.size_class?, pool)));
         sizes.filter(|(size, pool)| *size > than && pool.could_run(&wanted)).map(|(size, _)| size).min()
     }
 }

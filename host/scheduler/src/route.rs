@@ -35,7 +35,7 @@ pub enum SizeClass {
     /// Exactly this class (the `uint32` of Buildbarn's Synchronize).
     Exactly(u32),
     /// The smallest class of those that are this or larger, or else the largest: what `Learned` comes to when something
-    /// is. So what was learned keeps no action from running.
+    /// is. So what was learned keeps no action from running. Classes of declared pools are there even if no worker is.
     AtLeast(u32),
 }
 

@@ -9,7 +9,6 @@ use slotmap::SlotMap;
 use crate::affinity::LastHosts;
 use crate::attempts::Budgets;
 use crate::classes::{Bounds, Index};
-use crate::declared::DeclaredPool;
 use crate::effect::{Effect, End, Output, Reply};
 use crate::event::Event;
 use crate::holds::{Hold, Pattern};
@@ -148,7 +147,6 @@ pub struct Scheduler {
     pub(crate) sharable: Sharable,
     /// Queued tasks by arrival, for whoever walks the queue.
     pub(crate) queued_by_arrival: BTreeMap<u64, TaskId>,
-    pub(crate) declared: Arc<[DeclaredPool]>,
     pub(crate) index: Index,
     pub(crate) fleet: Fleet,
     pub(crate) last_hosts: LastHosts,
@@ -181,7 +179,6 @@ impl Scheduler {
             operation_by_name: BTreeMap::new(),
             sharable: Sharable::new(),
             queued_by_arrival: BTreeMap::new(),
-            declared: Arc::default(),
             index: Index::new(bounds),
             fleet: Fleet::new(config.placement),
             last_hosts: LastHosts::default(),

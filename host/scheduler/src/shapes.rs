@@ -149,6 +149,11 @@ impl Index {
         if !is_first && !is_last {
             return Vec::new();
         }
+        self.refresh_sizes()
+    }
+
+    /// Returned: classes for which another size class is meant now.
+    pub(crate) fn refresh_sizes(&mut self) -> Vec<ClassId> {
         let relative: Vec<ClassId> = self.relative.iter().copied().collect();
         relative.into_iter().filter(|class| self.refresh_size(*class)).collect()
     }
@@ -299,7 +304,9 @@ impl Index {
             let asked = &self.demands[class.demand].asked;
             let able = |s: &&ShapeId| self.shapes[**s].kinds.iter().any(|k| self.kinds[*k].has_in_all(asked));
             let size = |s: &ShapeId| self.shapes[*s].key.size_class;
-            let meant = class.size.among(shapes.iter().filter(able).map(size));
+            // A declared pool may have no workers now: they come when something waits for them.
+            let able = shapes.iter().filter(able).map(size).chain(self.declared_sizes(class));
+            let meant = class.size.among(able);
             // Where it fits nowhere, it does not matter where it waits.
             if let Some(meant) = meant.or_else(|| class.size.among(shapes.iter().map(size))) {
                 shapes.retain(|s| size(s) == meant);

@@ -35,7 +35,9 @@ pub(crate) struct ShareKey<'a> {
 impl<'a> ShareKey<'a> {
     pub(crate) fn new(instance: &'a Text, digest: &'a ActionDigest, route: &'a Route) -> Self {
         let Route { platform, pool, size, exclusivity, strategies, timeout, .. } = route;
-        Self { instance, digest, platform, pool, size: *size, exclusivity, strategies, timeout: *timeout }
+        // What is learned meanwhile changes where it would run best, not what is asked for.
+        let size = if matches!(size, SizeClass::AtLeast(_)) { SizeClass::Learned } else { *size };
+        Self { instance, digest, platform, pool, size, exclusivity, strategies, timeout: *timeout }
     }
 
     fn hash(&self) -> u64 {

@@ -19,6 +19,8 @@ pub struct Observed {
     pub action: String,
     /// What its action ended with.
     pub exit_code: i32,
+    /// Paths of the files that it made.
+    pub outputs: Vec<String>,
     /// Whether the result came from the cache.
     pub cached: bool,
     /// When a worker took it, as seconds and nanoseconds since 1970; 0 when no worker says so.
@@ -100,6 +102,7 @@ fn observe(operation: Operation) -> anyhow::Result<Observed> {
     let response: ExecuteResponse = unpack(&response)?;
     let result = response.result.with_context(|| format!("{name} failed: {:?}", response.status))?;
     let exit_code = result.exit_code;
+    let outputs = result.output_files.into_iter().map(|file| file.path).collect();
     let execution = result.execution_metadata.unwrap_or_default();
     let time = |t: Option<Timestamp>| t.and_then(|t| SystemTime::try_from(t).ok()).unwrap_or(UNIX_EPOCH);
     let started = execution.worker_start_timestamp.unwrap_or_default();
@@ -107,6 +110,7 @@ fn observe(operation: Operation) -> anyhow::Result<Observed> {
         name,
         action,
         exit_code,
+        outputs,
         cached: response.cached_result,
         started: (started.seconds, started.nanos),
         executed: (time(execution.execution_start_timestamp), time(execution.execution_completed_timestamp)),

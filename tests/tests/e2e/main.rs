@@ -1,6 +1,7 @@
 //! Whole builds by a real client while something happens to the server or a worker: one file per topic. What each client
 //! can do is in `tests/clients`.
 
+mod action_sizes;
 mod casd;
 mod exclusive;
 mod gpu;

@@ -1,8 +1,9 @@
 //! Pools that the operator declares, whose workers come and go.
 
 use pointsman_scheduler::declared::DeclaredPool;
+use pointsman_scheduler::explain::{Obstacle, Reason};
 use pointsman_scheduler::explain_text::Verdict;
-use pointsman_scheduler::route::Property;
+use pointsman_scheduler::route::{Property, SizeClass};
 
 use crate::support::{Ask, World, ask, worker};
 
@@ -85,6 +86,26 @@ fn a_pool_of_one_prefix_or_size() {
     assert!(waits(&mut w, &ask("b").instance("main/x").size(1)).starts_with("unschedulable: "));
     assert_eq!(waits(&mut w, &ask("c").instance("main/x").size(2)), "queued");
     assert_eq!(waits(&mut w, &ask("d").instance("main")), "queued");
+}
+
+#[test]
+fn what_is_meant_for_a_size_waits_for_its_pool_and_runs_on_no_other() {
+    let mut w = World::default();
+    let mut big = pool(&w, "big", &[]);
+    big.size_class = Some(4);
+    w.core.declare([big].into());
+    let small = worker("small").size(1);
+    w.idle(&small);
+    for (name, size) in [("a", SizeClass::Largest), ("b", SizeClass::AtLeast(2)), ("c", SizeClass::AtLeast(9))] {
+        let op = w.submit(&ask(name).sized(size));
+        let why = w.why(op);
+        assert_eq!((why.reason, why.declared.as_deref()), (Reason::PoolEmpty, Some("big")), "{name}");
+        let plan = w.plan(&ask(name).sized(size));
+        assert_eq!((plan.verdict(), plan.counts), (Verdict::Waits, vec![(Obstacle::OtherSizeClass, 1)]));
+    }
+    let d = w.submit(&ask("d").sized(SizeClass::Smallest));
+    assert_eq!(w.state(d), "on small");
+    assert_eq!(w.idle(&worker("big").size(4).pool("big")), "run a");
 }
 
 #[test]

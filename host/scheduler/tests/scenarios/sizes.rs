@@ -67,6 +67,14 @@ fn what_was_learned_keeps_nothing_from_running() {
 }
 
 #[test]
+fn what_is_learned_meanwhile_makes_no_other_action_of_it() {
+    let mut w = World::default();
+    w.submit(&ask("a").sized(SizeClass::Learned));
+    assert!(w.joins(&ask("a").sized(SizeClass::AtLeast(4))));
+    assert!(!w.joins(&ask("a").sized(SizeClass::Largest)));
+}
+
+#[test]
 fn as_much_is_set_aside_as_was_measured() {
     let mut w = World::default();
     let t = ["h/1", "h/2", "h/3"].map(|k| worker(k).with("cpu", "8"));
