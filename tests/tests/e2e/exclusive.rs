@@ -5,48 +5,18 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use pointsman_tests::harness::{
-    BazelVersion, Clients, Observed, Server, ServerOptions, finished_operations, replace, start_worker,
+    BazelVersion, Clients, Observed, Server, ServerOptions, finished_operations, start_worker,
 };
-use tempfile::TempDir;
 
 use super::with_bazel;
-use crate::guests::{ACCEPT, Guest, import};
 
-/// A policy for which the property `exclusive` asks for a host alone, and `exclusive-group` for one of two places that
-/// all hosts of the pool share.
-fn policy() -> Vec<u8> {
-    let imports = [
-        import("route", "platform-value", "i32 i32 i32", ""),
-        import("route", "remove-property", "i32 i32", ""),
-        import("route", "set-exclusive", "i32 i32 i32 i32 i32", ""),
-    ]
-    .concat();
-    let (alone, group) = ("(i32.const 1024) (i32.const 9)", "(i32.const 1040) (i32.const 15)");
-    let if_asked = |property: &str, exclusivity: &str| {
-        format!(
-            "(call $route.platform-value {property} (i32.const 1100))
-            (if (i32.load8_u (i32.const 1100)) (then
-                (call $route.remove-property {property}) (call $route.set-exclusive {exclusivity})))"
-        )
-    };
-    let host = "(i32.const 1) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)";
-    let two_of_pool = format!("(i32.const 2) {group} (i32.const 1) (i32.const 2)");
-    let route = if_asked(alone, host) + &if_asked(group, &two_of_pool) + ACCEPT;
-    let mut guest = Guest::routing(&imports, &route);
-    guest.more = r#"(data (i32.const 1024) "exclusive") (data (i32.const 1040) "exclusive-group")"#.into();
-    guest.build()
-}
-
-/// A server with that policy, and its further arguments. The folder is the policy's.
-async fn serve(clients: &Clients, arguments: &[&str]) -> anyhow::Result<(Server, TempDir)> {
-    let (folder, inside) = clients.folder()?;
-    replace(&folder.path().join("policy.wasm"), &policy())?;
-    let config = format!(
-        "{{ unknown_property: 'ignore', timers: {{ completed_retention: '10m' }},
-            policies: {{ site: {{ file: '{inside}/policy.wasm' }} }} }}"
-    );
+/// A server whose own policy takes exclusivity from properties, and its further arguments. Two of the group `licence` may
+/// execute at once on all hosts of the pool.
+async fn serve(clients: &Clients, arguments: &[&str]) -> anyhow::Result<Server> {
+    let config = "{ unknown_property: 'ignore', timers: { completed_retention: '10m' },
+        policy: { config: { exclusive: { groups: { licence: { at_most: 2, scope: 'pool' } } } } } }";
     let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
-    Ok((Server::start_in(clients, &ServerOptions { arguments, config }).await?, folder))
+    Server::start_in(clients, &ServerOptions { arguments, config: config.to_owned() }).await
 }
 
 /// They were executed at the same time.
@@ -76,7 +46,7 @@ fn met<'a>(all: &'a [Observed], one: &Observed) -> Vec<&'a Observed> {
 /// Twenty-four tests beside one other, on a host with four threads.
 async fn beside(test: &str) -> anyhow::Result<Option<Vec<Observed>>> {
     let Some(clients) = with_bazel().await? else { return Ok(None) };
-    let (server, _policy) = serve(&clients, &["--with-worker", "--worker-concurrency", "4"]).await?;
+    let server = serve(&clients, &["--with-worker", "--worker-concurrency", "4"]).await?;
     let bazel = clients.bazel(BazelVersion::Seven).await?;
     let others: Vec<String> = (0..24).map(|i| format!("//exclusive:beside{i}_test")).collect();
     let words = ["test", "--jobs=40", test].into_iter().chain(others.iter().map(String::as_str));
@@ -123,7 +93,7 @@ async fn the_same_test_without_the_property_meets_others() -> anyhow::Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_of_two_is_two_at_most_on_all_hosts_of_its_pool() -> anyhow::Result<()> {
     let Some(clients) = with_bazel().await? else { return Ok(()) };
-    let (server, _policy) = serve(&clients, &[]).await?;
+    let server = serve(&clients, &[]).await?;
     let bazel = clients.bazel(BazelVersion::Seven).await?;
     let workers: anyhow::Result<Vec<_>> =
         ["one", "two", "three"].iter().map(|name| start_worker(&clients, &server, name, &[])).collect();

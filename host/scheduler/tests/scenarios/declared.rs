@@ -96,7 +96,9 @@ fn what_is_meant_for_a_size_waits_for_its_pool_and_runs_on_no_other() {
     w.core.declare([big].into());
     let small = worker("small").size(1);
     w.idle(&small);
-    for (name, size) in [("a", SizeClass::Largest), ("b", SizeClass::AtLeast(2)), ("c", SizeClass::AtLeast(9))] {
+    for (name, size) in
+        [("a", SizeClass::Largest), ("b", SizeClass::AtLeast(2)), ("c", SizeClass::AtLeast(9))]
+    {
         let op = w.submit(&ask(name).sized(size));
         let why = w.why(op);
         assert_eq!((why.reason, why.declared.as_deref()), (Reason::PoolEmpty, Some("big")), "{name}");
