@@ -63,6 +63,10 @@ impl Queue {
         let (host, thread) = name.split_once('/').unwrap_or((name, ""));
         let spec =
             WorkerSpec::new(host).with_property("tag", tag.unwrap_or(host)).with_property("cpu_count", "4");
+        let spec = match host {
+            "never" | "seldom" => spec.with_property(&format!("steer-{host}"), "1"),
+            _ => spec,
+        };
         let mut spec = match thread.parse() {
             Ok(index) => spec.thread(index),
             Err(_) => spec,
@@ -226,6 +230,14 @@ async fn everything(queue: &mut Queue) -> anyhow::Result<Vec<Waits>> {
         ("two/0", None, Does::Hangs),
         ("two/1", None, Does::Hangs),
         ("last", Some("kin"), Does::FinishesOne),
+        ("kept/0", None, Does::Hangs),
+        ("kept/1", None, Does::Hangs),
+        ("alone/0", None, Does::Hangs),
+        ("alone/1", None, Does::Hangs),
+        ("never", None, Does::Hangs),
+        ("seldom", None, Does::FinishesOne),
+        ("group/0", None, Does::Hangs),
+        ("group/1", None, Does::Hangs),
     ] {
         queue.worker(name, tag, does).await?;
     }
@@ -309,6 +321,39 @@ async fn everything(queue: &mut Queue) -> anyhow::Result<Vec<Waits>> {
     queue.mute_worker().await?;
     let name = queue.submit("16", &[("tag", "mute")]).await?;
     waits(name, Reason::AllBusy, Obstacle::NotCalling, "1 has not called since its last answer");
+
+    // What has to be alone, or is one of too many.
+    queue.submit("22", &[("tag", "kept")]).await?;
+    let name = queue.submit("23", &[("tag", "kept"), ("steer-alone", "")]).await?;
+    waits(name, Reason::Reserved, Obstacle::OthersThere, "(reserved): a host is kept free for it, and what");
+    let name = queue.submit("24", &[("tag", "kept")]).await?;
+    waits(name, Reason::AllBusy, Obstacle::Reserved, "2 are on a host that is kept free for another action");
+    queue.submit("25", &[("tag", "alone"), ("steer-alone", "")]).await?;
+    let name = queue.submit("26", &[("tag", "alone")]).await?;
+    waits(
+        name,
+        Reason::AllBusy,
+        Obstacle::ExclusiveThere,
+        "1 is on a host where an exclusive action executes",
+    );
+    let name = queue.submit("27", &[("tag", "never"), ("steer-alone", "")]).await?;
+    waits(
+        name,
+        Reason::NoExclusive,
+        Obstacle::NoExclusive,
+        "to unblock it: start a worker whose host admits exclusive actions",
+    );
+    queue.given("seldom", "28", &[("tag", "seldom"), ("steer-alone", "")]).await?;
+    let name = queue.submit("29", &[("tag", "seldom"), ("steer-alone", "")]).await?;
+    waits(
+        name,
+        Reason::Exclusive,
+        Obstacle::NotAdmitted,
+        "1 is on a host that admits an exclusive action only",
+    );
+    queue.submit("30", &[("tag", "group"), ("steer-group", "g")]).await?;
+    let name = queue.submit("31", &[("tag", "group"), ("steer-group", "g")]).await?;
+    waits(name, Reason::GroupFull, Obstacle::GroupFull, "1 has to wait for others of its group to end");
 
     // `last` has run the key and is busy now; `next` is free, and not what it waits for.
     let kin = [("tag", "kin"), ("steer-affinity", "k")];

@@ -3,6 +3,7 @@
 //! A [`Route`] starts as what the client asked for, is edited by the policies of the chain, and is
 //! then handed to the core with the action. The core never sees the policy, only this.
 
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,18 @@ impl SizeClass {
     }
 }
 
+impl Display for SizeClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Learned => f.write_str("learned"),
+            Self::Smallest => f.write_str("smallest"),
+            Self::Largest => f.write_str("largest"),
+            Self::Exactly(class) => write!(f, "{class}"),
+            Self::AtLeast(class) => write!(f, "at least {class}"),
+        }
+    }
+}
+
 /// Within what a group of exclusive actions is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
@@ -97,6 +110,23 @@ pub enum Exclusivity {
         /// How many at once; at least 1.
         at_most: u32,
     },
+}
+
+impl Display for Exclusivity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shared => f.write_str("shared"),
+            Self::Host => f.write_str("host"),
+            Self::Group { name, scope, at_most } => {
+                let scope = match scope {
+                    Scope::Host => "host",
+                    Scope::Pool => "pool",
+                    Scope::Cluster => "cluster",
+                };
+                write!(f, "group {name}: at most {at_most} in the {scope}")
+            }
+        }
+    }
 }
 
 /// A preference for the worker that last ran the same key.

@@ -10,7 +10,7 @@ use pointsman_proto::rev2::command::EnvironmentVariable;
 use pointsman_proto::rev2::{Action, Command, Platform, RequestMetadata, platform};
 use pointsman_proto::{pack, v1};
 use pointsman_scheduler::properties::{Asked, PropertyError, Schema};
-use pointsman_scheduler::route::{Property, Route, SizeClass};
+use pointsman_scheduler::route::{Exclusivity, Property, Route, SizeClass};
 use prost_types::Any;
 use tonic::Status;
 
@@ -231,6 +231,7 @@ impl Router {
             None => self.default_timeout,
         };
         decision.notes.extend(self.learning.decide(&mut route, &mut asked).as_deref().map(ToOwned::to_owned));
+        decision.size = size(&route);
         Ok(Routed { route, asked, timeout, decision: pack(&decision) })
     }
 
@@ -384,10 +385,16 @@ fn routing_decision(decision: &Decision) -> v1::RoutingDecision {
     }
 }
 
+/// The size class that a route asks for; empty: any.
+fn size(route: &Route) -> String {
+    if route.size == SizeClass::Learned { String::new() } else { route.size.to_string() }
+}
+
 /// What is shown of a route, and of whose decision it is.
 pub fn message(route: &Route, policy: &PolicyId, generation: u64) -> v1::RoutingDecision {
     let strings = |list: &[Arc<str>]| list.iter().map(|s| s.to_string()).collect();
     let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
+    let is_shared = route.exclusivity == Exclusivity::Shared;
     v1::RoutingDecision {
         policy_name: policy.name.to_string(),
         policy_version: policy.version.to_string(),
@@ -398,6 +405,8 @@ pub fn message(route: &Route, policy: &PolicyId, generation: u64) -> v1::Routing
         priority: route.priority,
         notes: strings(&route.notes),
         environment: variables(route),
+        exclusivity: if is_shared { String::new() } else { route.exclusivity.to_string() },
+        size: size(route),
         generation,
         ..v1::RoutingDecision::default()
     }

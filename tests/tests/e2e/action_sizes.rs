@@ -91,7 +91,7 @@ async fn a_size_in_the_platform_of_the_command_reaches_the_worker() -> anyhow::R
     let (server, _workers, _folder) = serve(&clients, "[]").await?;
     let client = FakeClient::connect(server.address().parse()?).await?;
     for (size, place) in [(Some("big"), "\"big\""), (Some("small"), "\"small\""), (None, "\"small\"")] {
-        let mut spec = ActionSpec::new(["/bin/sh", "-c", "echo $POINTSMAN_SIZE_CLASS"]);
+        let mut spec = ActionSpec::new(["/bin/sh", "-c", "exit $POINTSMAN_SIZE_CLASS"]);
         spec.platform = vec![("OSFamily".into(), "linux".into())];
         spec.platform.extend(size.map(|size| ("size".into(), size.into())));
         (spec.platform_in_command_only, spec.do_not_cache) = (true, true);
@@ -99,9 +99,9 @@ async fn a_size_in_the_platform_of_the_command_reaches_the_worker() -> anyhow::R
         let response = client.execute(&digest).await?.finish().await?.response;
         let result = response.result.with_context(|| format!("{size:?} ended with {:?}", response.status))?;
         let worker = &result.execution_metadata.as_ref().context("no execution metadata")?.worker;
-        ensure!(result.exit_code == 0 && worker.contains(place), "{size:?} ran on {worker}: {result:?}");
+        ensure!(worker.contains(place), "{size:?} ran on {worker}: {result:?}");
         let told = if place == "\"big\"" { BIG } else { SMALL };
-        ensure!(result.stdout_raw == format!("{told}\n"), "the action was told {:?}", result.stdout_raw);
+        ensure!(result.exit_code.to_string() == told, "{size:?} was told {}", result.exit_code);
     }
     // It is no property of workers, and is not asked of them.
     let asked = finished_operations(server.channel()?).await?;

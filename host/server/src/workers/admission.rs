@@ -36,8 +36,9 @@ impl Admissions {
         self.policies.has_hook(prefix, Hook::OnWorker).then(|| self.policies.in_force().number())
     }
 
-    /// What a worker is on the terms of the policies of its prefix.
-    pub(super) fn admit(&self, offered: &Arc<WorkerSpec>) -> Admitted {
+    /// What a worker is on the terms of the policies of its prefix. `bad` is what is wrong with its properties, should they
+    /// stay as they are.
+    pub(super) fn admit(&self, offered: &Arc<WorkerSpec>, bad: Option<&Status>) -> Admitted {
         let worker = Arc::new(WorkerFacts {
             id: offered.id.clone(),
             instance_name_prefix: offered.instance_name_prefix.clone(),
@@ -58,6 +59,11 @@ impl Admissions {
         let in_doubt = !failures.is_empty();
         let spec = match (rejection, by) {
             (Some(rejection), by) => Err(refused(&rejection, by.as_deref())),
+            (None, by) if bad.is_some() && terms.platform == offered.properties => {
+                let by = by.map(|by| format!("; policy {by} left it as it is")).unwrap_or_default();
+                let bad = bad.map_or("", Status::message);
+                Err(Status::invalid_argument(format!("{bad}{by}")))
+            }
             (None, None) => Ok(offered.clone()),
             (None, Some(by)) => self.on_terms(offered, terms, &by, failures).map(Arc::new),
         };

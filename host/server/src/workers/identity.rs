@@ -8,7 +8,7 @@ use pointsman_policy::Runtime;
 use pointsman_proto::remoteworker::SynchronizeRequest;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::event::{Terms, WorkerSpec};
-use pointsman_scheduler::properties::Schema;
+use pointsman_scheduler::properties::{Offered, Schema};
 use smallvec::SmallVec;
 use tonic::Status;
 
@@ -49,6 +49,8 @@ struct Known {
     name: Arc<str>,
     /// What it says it is.
     offered: Arc<WorkerSpec>,
+    /// Its properties can't be typed as they are, which a policy may mend.
+    bad: Option<Status>,
     /// What policies make of it, if any was asked.
     admitted: Option<Arc<Answer>>,
 }
@@ -101,14 +103,15 @@ impl Workers {
             None => self.read(key.clone(), request)?,
         };
         let Some(generation) = self.admissions.generation(&known.offered.instance_name_prefix) else {
-            return Ok(Who { name: known.name, spec: Ok(known.offered) });
+            let spec = known.bad.map_or(Ok(known.offered), Err);
+            return Ok(Who { name: known.name, spec });
         };
         let is_valid = |answer: &Arc<Answer>| {
             answer.generation == generation && answer.again_at.is_none_or(|at| Instant::now() < at)
         };
         let answer = match known.admitted.filter(is_valid) {
             Some(answer) => answer,
-            None => self.ask(key, &known.offered, generation),
+            None => self.ask(key, &known.offered, known.bad.as_ref(), generation),
         };
         Ok(Who { name: known.name, spec: answer.spec.clone() })
     }
@@ -129,9 +132,11 @@ impl Workers {
                 name.len()
             )));
         }
-        let spec = self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
-        self.refused.forget(&id);
-        let known = Known { name: name.into(), offered: Arc::new(spec), admitted: None };
+        let (spec, bad) = self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
+        if bad.is_none() {
+            self.refused.forget(&id);
+        }
+        let known = Known { name: name.into(), offered: Arc::new(spec), bad, admitted: None };
         let mut specs = self.specs();
         specs.bytes += COPIES * key.len();
         if specs.bytes > SPECS_MAX_BYTES {
@@ -142,9 +147,15 @@ impl Workers {
     }
 
     /// Asks the policies about a worker, and keeps their answer until there are others.
-    fn ask(&self, key: Vec<u8>, offered: &Arc<WorkerSpec>, generation: u64) -> Arc<Answer> {
+    fn ask(
+        &self,
+        key: Vec<u8>,
+        offered: &Arc<WorkerSpec>,
+        bad: Option<&Status>,
+        generation: u64,
+    ) -> Arc<Answer> {
         let id: BTreeMap<&str, &str> = offered.id.iter().map(|(k, v)| (&**k, &**v)).collect();
-        let Admitted { spec, in_doubt } = self.admissions.admit(offered);
+        let Admitted { spec, in_doubt } = self.admissions.admit(offered, bad);
         let again_at = in_doubt.then(|| Instant::now() + ASK_AGAIN);
         let answer = Arc::new(Answer { spec, generation, again_at });
         if answer.spec.is_ok() {
@@ -160,11 +171,12 @@ impl Workers {
         self.specs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Second, what is wrong with its properties, if policies are to be asked about it: they may take some off, or add some.
     fn describe(
         &self,
         request: &SynchronizeRequest,
         id: &BTreeMap<&str, &str>,
-    ) -> Result<WorkerSpec, Status> {
+    ) -> Result<(WorkerSpec, Option<Status>), Status> {
         if id.is_empty() {
             return Err(Status::invalid_argument("worker_id is empty: workers can't be told apart"));
         }
@@ -173,12 +185,19 @@ impl Workers {
         let platform = request.platform.clone().unwrap_or_default();
         check_sorted(&platform).map_err(|text| Status::invalid_argument(format!("platform: {text}")))?;
         let properties = properties(&platform);
-        let offered = self.schema.worker(&properties).map_err(|error| {
+        let typed = self.schema.worker(&properties).map_err(|error| {
             Status::invalid_argument(format!(
                 "Bad Property: {error}; correct the worker's platform, or declare the key in the scheduler's \
                  supported_platform_properties"
             ))
-        })?;
+        });
+        let (offered, bad) = match typed {
+            Ok(offered) => (offered, None),
+            Err(bad) if self.admissions.generation(&request.instance_name_prefix).is_some() => {
+                (Offered::default(), Some(bad))
+            }
+            Err(bad) => return Err(bad),
+        };
         let host: BTreeMap<&str, &str> = match &self.host_key {
             HostKey::AllButThread => {
                 id.iter().filter(|(k, _)| **k != "thread").map(|(k, v)| (*k, *v)).collect()
@@ -191,7 +210,7 @@ impl Workers {
         let pool = self.pools.iter().find(|pool| pool.has(prefix, size, &offered));
         // A worker whose id has none of the configured keys is a host of its own.
         let host = if host.is_empty() { id.clone() } else { host };
-        Ok(WorkerSpec {
+        let spec = WorkerSpec {
             id: id.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
             host: json(&host).into(),
             instance_name_prefix: request.instance_name_prefix.as_str().into(),
@@ -201,7 +220,8 @@ impl Workers {
             pool: pool.map_or_else(|| DEFAULT_POOL.into(), |pool| pool.name.clone()),
             max_inflight_tasks: pool.map_or(0, |pool| pool.max_inflight_tasks),
             terms: Terms::default(),
-        })
+        };
+        Ok((spec, bad))
     }
 }
 

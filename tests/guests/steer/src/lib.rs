@@ -1,10 +1,19 @@
 //! A policy for tests: lets actions say by platform properties what clients have no words for.
 
-use pointsman_policy_sdk::{Code, ConfigError, Policy, Rejection, SizeClass, export_policy, host, route};
+use pointsman_policy_sdk::{
+    Code, ConfigError, Exclusivity, Group, Policy, Rejection, Scope, SizeClass, export_policy, host, route,
+    terms, worker,
+};
 
 /// How long an action waits for the host of its affinity key, in milliseconds: longer than any test.
 const AFFINITY_MS: u32 = 3_600_000;
 
+/// How often an exclusive action may take the host of a worker with `steer-seldom`, in milliseconds: less often than any test.
+const SELDOM_MS: u32 = 3_600_000;
+
+/// `steer-alone` asks for a host alone, and `steer-group` for the only place in a group of that name. A worker with `steer-never`
+/// lets nothing exclusive take its host, one with `steer-seldom` only one in a long time.
+///
 /// `steer-pool`, `steer-size`, `steer-affinity` and `steer-learn` become pool, size class, affinity key and learning key of the
 /// route; the value of `steer-reject` is the reason why an action is refused. What is known under the key `steer-ask` becomes a
 /// note.
@@ -36,6 +45,12 @@ impl Policy for Steer {
         if let Some(key) = take("steer-learn") {
             route::set_learning_key(&key);
         }
+        if take("steer-alone").is_some() {
+            route::set_exclusive(&Exclusivity::Host);
+        }
+        if let Some(name) = take("steer-group") {
+            route::set_exclusive(&Exclusivity::Group(Group { name, scope: Scope::Cluster, at_most: 1 }));
+        }
         if let Some(key) = take("steer-ask") {
             let known = host::statistics(&key);
             route::note(&known.map_or_else(
@@ -45,9 +60,19 @@ impl Policy for Steer {
         }
         Ok(())
     }
+
+    fn admit(&self) -> Result<(), Rejection> {
+        for (name, at_most_each) in [("steer-never", None), ("steer-seldom", Some(SELDOM_MS))] {
+            if worker::platform_value(name).is_some() {
+                terms::remove_property(name);
+                terms::set_exclusive(at_most_each);
+            }
+        }
+        Ok(())
+    }
 }
 
-export_policy!(Steer);
+export_policy!(Steer, on_worker);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
