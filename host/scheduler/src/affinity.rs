@@ -105,11 +105,14 @@ impl Scheduler {
         let (has_claim, host) = (self.tasks[id].has_claim, self.claimed_by(id));
         self.end_claim(id, Claim::Moved);
         self.end_aside(id);
-        if has_claim && self.claim_another(id, host) {
-            return self.enqueue(id);
-        }
         self.enqueue(id);
         self.let_choose(id, out);
+        // Another host may have come to have room in this very step.
+        if has_claim && self.index.waiting.contains_key(id) {
+            self.dequeue(id);
+            self.claim_another(id, host);
+            self.enqueue(id);
+        }
         self.note_exclusive(id);
     }
 

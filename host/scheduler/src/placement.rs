@@ -155,6 +155,7 @@ impl Scheduler {
                     self.index.probe();
                     let host = &self.fleet.hosts[open.host];
                     demand.fits(free, &host.totals)
+                        && lane.only.as_ref().is_none_or(|only| *only == host.key)
                         && host.tolerates(&lane.exclusivity, self.now)
                         && !host.running.contains(digest)
                         && !self.avoids(lane, host)

@@ -182,14 +182,15 @@ impl Scheduler {
         }
     }
 
-    /// A claim isn't met in time, or its host takes nothing any more. The task is in no queue; `true`: it has claimed another.
-    pub(crate) fn claim_another(&mut self, id: TaskId, but: Option<HostId>) -> bool {
+    /// A claim isn't met in time, or its host takes nothing any more. The task, which is in no queue, claims another host if there
+    /// is one.
+    pub(crate) fn claim_another(&mut self, id: TaskId, but: Option<HostId>) {
         let lane = &self.index.lanes[self.index.classes[self.tasks[id].class].lane].key;
         // Better the same than none.
         let host = self.host_to_claim(lane, but).or_else(|| self.host_to_claim(lane, None));
-        let Some(host) = host else { return false };
-        self.take_claim(id, host);
-        true
+        if let Some(host) = host {
+            self.take_claim(id, host);
+        }
     }
 
     /// Where a task has failed, a host is kept free for it only as long as there is no other.

@@ -68,6 +68,18 @@ fn what_waited_for_a_host_does_not_overtake_what_failed_there() {
     play(1_000_697, 6_402);
 }
 
+/// A group's token comes back, and what it is for waits for the host of its affinity key, which is not the first that is open.
+#[test]
+fn a_token_finds_what_waits_for_one_host() {
+    play(1_000_188, 7_262);
+}
+
+/// A host is well again, and so the last resort of what had failed elsewhere is none any more.
+#[test]
+fn what_had_a_host_kept_as_a_last_resort_comes_after_those_who_chose() {
+    play(1_000_613, 8_281);
+}
+
 #[test]
 fn nothing_is_lost_or_done_twice() {
     let steps = number("POINTSMAN_SIM_STEPS").unwrap_or(STEPS);

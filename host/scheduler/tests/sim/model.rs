@@ -619,6 +619,8 @@ impl Model {
                 || waits_elsewhere
                 || lost_now
                 || back_now
+                // A host was kept for it; should that change in this step, it is after others have chosen.
+                || self.had_claim.contains(&other)
                 // It may not be tolerated now, or its size is meant elsewhere.
                 || task.route.exclusivity != Exclusivity::Shared
                 || is_relative(task)
