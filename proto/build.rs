@@ -2,11 +2,12 @@
 use prost::Message as _;
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "build/bazel/remote/execution/v2/remote_execution.proto",
     "google/bytestream/bytestream.proto",
     "google/rpc/code.proto",
     "google/rpc/error_details.proto",
+    "buildbarn/remoteactionrouter/remoteactionrouter.proto",
     "buildbarn/remoteworker/remoteworker.proto",
     "buildbarn/resourceusage/resourceusage.proto",
     "pointsman/v1/admin.proto",
@@ -36,6 +37,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // A component is nothing to print.
         .field_attribute("PushPolicyRequest.component", "#[serde(skip)]")
         .bytes(".")
+        // Ours keep the action as it came (`src/action_router.rs`).
+        .extern_path(".buildbarn.remoteactionrouter.RouteActionRequest", "crate::action_router::RouteActionRequest")
+        .extern_path(
+            ".buildbarn.remoteactionrouter.RouteActionResponse",
+            "crate::action_router::RouteActionResponse",
+        )
         .include_file("all.rs")
         .compile_fds_with_config(descriptors, config)?;
     Ok(())

@@ -4,13 +4,14 @@
 //! REv2 is that of the crate `bazel-remote-apis`, which a test compares name by name; Buildbarn's messages
 //! are compared with a table.
 
+pub mod action_router;
 mod any;
 mod passing;
 
 pub use any::{UnpackError, pack, pack_encoded, unpack};
 pub use generated::{
     build::bazel::{remote::execution::v2 as rev2, semver},
-    buildbarn::{remoteworker, resourceusage},
+    buildbarn::{remoteactionrouter, remoteworker, resourceusage},
     google::{bytestream, longrunning, rpc},
     pointsman::v1,
 };

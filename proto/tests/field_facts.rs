@@ -40,7 +40,8 @@ fn rpc_status_agrees() {
 fn buildbarn_agrees() {
     let mut ours = ours::package("buildbarn.remoteworker");
     ours.append(&mut ours::package("buildbarn.resourceusage"));
-    assert_same(&ours, &buildbarn::table(), 54);
+    ours.append(&mut ours::package("buildbarn.remoteactionrouter"));
+    assert_same(&ours, &buildbarn::table(), 61);
 }
 
 #[test]

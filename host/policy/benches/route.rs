@@ -91,7 +91,7 @@ impl Actions {
             ..ActionFacts::default()
         };
         let command = CommandFacts { platform: platform.clone(), ..CommandFacts::default() };
-        let old_client = ActionFacts { platform: None, command: Some(command), ..facts.clone() };
+        let old_client = ActionFacts { platform: None, command: Some(command.into()), ..facts.clone() };
         let route = Route { platform, ..Route::default() };
         Self { facts: Arc::new(facts), route, old_client: Arc::new(old_client) }
     }

@@ -49,6 +49,14 @@ pub enum LoadError {
     /// Its golden cases can't be read, or it decides otherwise than they say.
     #[error(transparent)]
     Golden(#[from] GoldenError),
+    /// It decides what this server can't carry out.
+    #[error("its golden case {case:?} {edit}")]
+    Unserved {
+        /// The case that shows it.
+        case: String,
+        /// What it does, and why that is of no use.
+        edit: String,
+    },
     /// It does not say who it is.
     #[error("its manifest can't be used: {0}")]
     Manifest(String),

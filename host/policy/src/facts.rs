@@ -48,7 +48,7 @@ pub struct ActionFacts {
     /// Why the action is routed.
     pub trigger: Trigger,
     /// The action's Command, when [`Runtime::wants_command`](crate::Runtime::wants_command) asked for it.
-    pub command: Option<CommandFacts>,
+    pub command: Option<Arc<CommandFacts>>,
     /// What the policy is told the time is: seconds since the Unix epoch. Stored values expire by it too, so that the
     /// same facts give the same decision.
     pub now_unix_seconds: f64,

@@ -78,13 +78,14 @@ pub use loader::digest_hex;
 pub use manager::{
     CommandError, LastLoad, LinkStatus, Manager, ManagerOptions, Push, StartError, TrialStatus, VersionStatus,
 };
-pub use options::{Limits, Options, Recorder, Sources};
+pub use options::{EditCheck, Limits, Options, Recorder, Sources};
 pub use plan::{LinkPlan, Places, Plan, Rollout, Source};
 pub use policy::{Isolation, Policy};
 pub use pool::CallPool;
 pub use probation::ProbationRules;
 pub use record::{Question, Record};
 pub use runtime::Runtime;
+pub use throttle::Throttle;
 pub use tally::{CountersSnapshot, LATENCY_BUCKETS_US, TallySnapshot};
 pub use trial::{Mode, Sample, Share, Trial, TrialSnapshot};
 pub use watch::{FileWatch, Found, WatchOptions, read_bounded};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pointsman_scheduler::route::Route;
+
 use crate::facts::{Pool, Summary};
 use crate::record::Record;
 
@@ -36,6 +38,10 @@ impl fmt::Debug for Sources {
 /// Where decision records go. Called by the thread that decides, so it must not wait.
 pub type Recorder = Arc<dyn Fn(Record) + Send + Sync>;
 
+/// Says which edit of a route the server can't carry out, if there is one: given the route as a policy found it, and as it
+/// left it.
+pub type EditCheck = Arc<dyn Fn(&Route, &Route) -> Option<String> + Send + Sync>;
+
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
 pub struct Options {
@@ -51,6 +57,9 @@ pub struct Options {
     pub sources: Sources,
     /// Who gets a record of every decision; `None`: nothing is recorded, which saves some of the time.
     pub recorder: Option<Recorder>,
+    /// Policies are not let in if one of their golden cases, by the operator's configuration, ends with an edit that this
+    /// refuses; `None`: the server carries out all there are.
+    pub edits: Option<EditCheck>,
 }
 
 impl Default for Options {
@@ -62,6 +71,7 @@ impl Default for Options {
             state_dir: None,
             sources: Sources::default(),
             recorder: None,
+            edits: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::decision::{Hook, PolicyId};
 use crate::failure::{Failure, FailureKind};
 use crate::interface::{Called, Instance, Loaded};
 use crate::kv::{self, Values};
-use crate::options::{Limits, Sources};
+use crate::options::{EditCheck, Limits, Sources};
 use crate::probation::Probation;
 use crate::state::CommandWhen;
 use crate::tally::{Counters, Tally, TallySnapshot, count, thread_index};
@@ -20,6 +20,7 @@ use crate::throttle::Throttle;
 pub(crate) struct Common {
     pub(crate) limits: Arc<Limits>,
     pub(crate) sources: Sources,
+    pub(crate) edits: Option<EditCheck>,
     pub(crate) counters: Counters,
     pub(crate) stores: kv::Stores,
     pub(crate) chores: Chores,
@@ -276,6 +277,10 @@ impl Policy {
                 Err(Failure::new(FailureKind::Start, text))
             }
         }
+    }
+
+    pub(crate) fn edits(&self) -> Option<&EditCheck> {
+        self.common.edits.as_ref()
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -21,6 +21,8 @@ pub struct Record {
     /// Each call of a policy, in order. What a step found is what the last successful one before it left, at first what
     /// the question has.
     pub steps: Arc<[Step]>,
+    /// What the server has to say of it: edits that it can't carry out.
+    pub remarks: Vec<String>,
 }
 
 /// What policies were asked.

@@ -13,7 +13,7 @@ use crate::archive::Archive;
 use crate::chain::{Outcome, Walk};
 use crate::chores::Chores;
 use crate::cwasm::CompiledCache;
-use crate::decision::{Answer, Decision, Hook, Rejection, Step};
+use crate::decision::{Answer, Decision, Hook, PolicyId, Rejection, Step};
 use crate::engine::Ticking;
 use crate::error::{LoadError, RuntimeError};
 use crate::facts::{ActionFacts, Attempt};
@@ -53,12 +53,13 @@ impl Runtime {
     /// # Errors
     /// When the Wasm engine does not work on this machine, or the default policy refuses its configuration.
     pub fn new(options: Options) -> Result<Self, RuntimeError> {
-        let Options { limits, instances, default_config, state_dir, sources, recorder } = options;
+        let Options { limits, instances, default_config, state_dir, sources, recorder, edits } = options;
         let ticking = Ticking::new(limits.deadline).map_err(RuntimeError::Engine)?;
         let offer = Offer::new().map_err(RuntimeError::Engine)?;
         let common = Arc::new(Common {
             limits: Arc::new(limits),
             sources,
+            edits,
             counters: Counters::default(),
             stores: Default::default(),
             chores: Chores::start().map_err(RuntimeError::Engine)?,
@@ -140,6 +141,11 @@ impl Runtime {
         self.in_force.load_full()
     }
 
+    /// Which policy the embedded default one is.
+    pub fn built_in(&self) -> &PolicyId {
+        self.default.policy()
+    }
+
     /// The bytes of the embedded default policy.
     pub fn default_bytes() -> &'static [u8] {
         DEFAULT
@@ -203,7 +209,8 @@ impl Runtime {
 
     fn record(&self, generation: u64, steps: Arc<[Step]>, question: impl FnOnce() -> Question) {
         if let Some(recorder) = &self.recorder {
-            recorder(Record { at: SystemTime::now(), generation, question: question(), steps });
+            let (at, remarks) = (SystemTime::now(), Vec::new());
+            recorder(Record { at, generation, question: question(), steps, remarks });
         }
     }
 

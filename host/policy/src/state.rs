@@ -165,7 +165,7 @@ impl State {
         let when = self.command_when;
         let facts = self.action_about(function, argument)?;
         let asked = when.is_some_and(|when| when.covers(facts.platform.is_some()));
-        Ok(facts.command.as_ref().filter(|_| asked))
+        Ok(facts.command.as_deref().filter(|_| asked))
     }
 
     /// The route of the current call, to be read.

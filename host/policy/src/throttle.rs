@@ -1,22 +1,23 @@
-//! Keeps a failing policy from filling the log.
+//! Keeps what fails again and again from filling the log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Lets one line through per interval and counts the others.
 #[derive(Debug)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     interval: Duration,
     state: Mutex<(Option<Instant>, u64)>,
 }
 
 impl Throttle {
-    pub(crate) fn new(interval: Duration) -> Self {
+    /// One line in this time.
+    pub fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::new((None, 0)) }
     }
 
     /// `Some` when a line may be written: how many were held back since the last one.
-    pub(crate) fn pass(&self) -> Option<u64> {
+    pub fn pass(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if state.0.is_some_and(|last| now.duration_since(last) < self.interval) {

@@ -34,11 +34,13 @@ impl Aside {
             return Some(work());
         }
         // Never closed. Those who wait are bounded by the calls that connections may have open.
-        let _permit = self.permits.acquire().await.ok()?;
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
         let (sender, answer) = oneshot::channel();
         let work = Box::new(move || {
             // Whoever asked may have gone.
             _ = sender.send(work());
+            // Not sooner, also if so: its thread is taken until here.
+            drop(permit);
         });
         if let Err(work) = self.pool.run(work) {
             work();

@@ -64,7 +64,7 @@ pub struct Arrival<'a> {
     /// What the client said of itself.
     pub metadata: Option<&'a RequestMetadata>,
     /// The Command, if a policy wants it.
-    pub command: Option<&'a Command>,
+    pub command: Option<&'a Arc<CommandFacts>>,
 }
 
 impl Router {
@@ -134,14 +134,7 @@ impl Router {
     }
 
     fn check_count(&self, what: &str, platform: &Platform) -> Result<(), Status> {
-        let count = platform.properties.len();
-        if count > self.properties_max {
-            return Err(Status::invalid_argument(format!(
-                "the {what} has {count} platform properties, {} are allowed (limits.properties_per_action)",
-                self.properties_max
-            )));
-        }
-        Ok(())
+        check_count(what, platform, self.properties_max)
     }
 
     fn check_timeout(&self, timeout: Duration) -> Result<(), Status> {
@@ -198,9 +191,8 @@ impl Router {
     /// The policy's rejection, or what is wrong with its decision. Each names the policy.
     pub fn route(&self, facts: &Arc<ActionFacts>) -> Result<Routed, Status> {
         let decision = self.policies.route(facts, facts.wishes());
-        if let Some(rejection) = &decision.rejection {
-            let text = format!("rejected by policy {}: {rejection}", decision.policy);
-            return Err(Status::new(rejection.code.grpc().into(), text));
+        if let Some(status) = rejected(&decision) {
+            return Err(status);
         }
         let message = routing_decision(&decision);
         self.typed(decision.route, &format_args!("policy {}", decision.policy), message)
@@ -304,7 +296,7 @@ pub fn facts(arrival: &Arrival<'_>) -> ActionFacts {
         target_id: text(|m| &m.target_id),
         configuration_id: text(|m| &m.configuration_id),
         trigger: Trigger::Arrived,
-        command: arrival.command.map(command_facts),
+        command: arrival.command.cloned(),
         now_unix_seconds: now(),
         ..ActionFacts::default()
     }
@@ -330,7 +322,8 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
-fn command_facts(command: &Command) -> CommandFacts {
+/// The facts of a Command.
+pub fn command_facts(command: &Command) -> CommandFacts {
     // Newer clients name outputs once; older ones by files and directories.
     let outputs: Vec<Arc<str>> = match command.output_paths.is_empty() {
         false => command.output_paths.iter().map(|p| shared(p)).collect(),
@@ -358,6 +351,13 @@ fn legacy_outputs(command: &Command) -> impl Iterator<Item = &String> {
 /// A REv2 platform as the core has it.
 pub fn properties(platform: &Platform) -> Vec<Property> {
     platform.properties.iter().map(|p| Property::new(p.name.as_str(), p.value.as_str())).collect()
+}
+
+/// What a client is told whose action a policy rejects.
+pub fn rejected(decision: &Decision) -> Option<Status> {
+    let rejection = decision.rejection.as_ref()?;
+    let text = format!("rejected by policy {}: {rejection}", decision.policy);
+    Some(Status::new(rejection.code.grpc().into(), text))
 }
 
 /// What this version does not do is refused, not done otherwise in silence.
@@ -441,6 +441,20 @@ fn steps(decision: &Decision) -> Vec<v1::routing_decision::Step> {
         [only] if only.answer.is_ok() && !only.trial => Vec::new(),
         steps => steps.iter().map(step).collect(),
     }
+}
+
+/// Platforms have so many properties at most.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` that says how many there are.
+pub fn check_count(what: &str, platform: &Platform, at_most: usize) -> Result<(), Status> {
+    let count = platform.properties.len();
+    if count > at_most {
+        return Err(Status::invalid_argument(format!(
+            "the {what} has {count} platform properties, {at_most} are allowed (limits.properties_per_action)"
+        )));
+    }
+    Ok(())
 }
 
 /// Properties are sorted by name, then value, without doubles (REv2), so that equal platforms have equal digests.

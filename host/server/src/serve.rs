@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pointsman_policy::{Manager, ManagerOptions, Options, Recorder, Runtime, WatchOptions};
-use pointsman_proto::DESCRIPTORS;
+use pointsman_policy::{Manager, Options, Recorder, Runtime};
 use pointsman_proto::bytestream::byte_stream_server::ByteStreamServer;
 use pointsman_proto::longrunning::operations_server::OperationsServer;
 use pointsman_proto::remoteworker::operation_queue_server::OperationQueueServer;
@@ -15,26 +14,24 @@ use pointsman_proto::rev2::capabilities_server::CapabilitiesServer;
 use pointsman_proto::rev2::content_addressable_storage_server::ContentAddressableStorageServer;
 use pointsman_proto::rev2::execution_server::ExecutionServer;
 use pointsman_proto::v1::admin_server::AdminServer;
-use pointsman_proto::v1::policies_server::PoliciesServer;
 use pointsman_proto::v1::sizes_server::SizesServer;
 use pointsman_scheduler::attempts::Budgets;
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::{PropertyError, PropertyType, Schema, UnknownProperty};
 use pointsman_scheduler::route::Property;
-use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, RemoteConfig, RemoteStorage, Storage};
+use pointsman_storage::{EmbeddedConfig, EmbeddedStorage, Storage};
 use pointsman_worker::WorkerConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::server::TcpIncoming;
 use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
-use crate::admin::policies::PoliciesService;
 use crate::admin::sizes::SizesService;
 use crate::arrivals::Arrivals;
 use crate::aside::Aside;
+use crate::base::{self, SidePort};
 use crate::config::{self, Config, Matching, PlatformValues};
 use crate::decisions::Decisions;
 use crate::driver::Driver;
@@ -53,7 +50,7 @@ use crate::rev2::execution::ExecutionService;
 use crate::rev2::operations::OperationsService;
 use crate::routing::Router;
 use crate::transport::{self, accepted};
-use crate::web::{self, Readiness, Site};
+use crate::web::Readiness;
 use crate::workers::refused::RefusedWorkers;
 use crate::workers::synchronize::SynchronizeService;
 
@@ -108,14 +105,7 @@ impl Server {
             (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         // What is begun here ends if the start does.
         let starting = stop.clone().drop_guard();
-        let readiness = Readiness::default();
-        let site = Arc::new(Site::new(readiness.clone()));
-        // Before anything that takes long: whoever asks meanwhile hears that it starts.
-        let side_port = web::bind(config.http.listen, config.listen).await?;
-        let http_address = side_port.as_ref().and_then(|listener| listener.local_addr().ok());
-        if let Some(listener) = side_port {
-            tasks.spawn(web::serve(listener, site.clone(), stop.clone()));
-        }
+        let side_port = SidePort::open(config, &tasks, &stop).await?;
 
         let (storage, embedded) = storage(config).await?;
         let decisions = Decisions::start(&config.decision_log)?;
@@ -135,13 +125,11 @@ impl Server {
         let router = Router::new(config, driver.schema().clone(), policies.clone(), learning.clone(), aside);
         let router = Arc::new(router);
         let (changed, generation) = watch::channel(0);
-        let manager = manager(config, policies.clone(), changed).await?;
+        let on_swap = Box::new(move |number| _ = changed.send_replace(number));
+        let manager = base::manager(config, policies.clone(), on_swap).await?;
 
         // A worker that comes with the first second finds the port open: it is bound before anything is spawned.
-        let incoming = TcpIncoming::bind(config.listen)
-            .with_context(|| format!("can't listen on {}: is another server running there?", config.listen))?
-            .with_nodelay(Some(true));
-        let address = incoming.local_addr().context("the port has no address")?;
+        let (incoming, address) = base::bind(config.listen)?;
         tasks.spawn(driver.clone().run_timer(stop.clone()));
         if let Some(interval) = config.worker_match_logging_interval {
             tasks.spawn(match_log::run(driver.clone(), interval, stop.clone()));
@@ -162,7 +150,7 @@ impl Server {
             config.limits.command_size_max_bytes,
             arrivals.clone(),
         );
-        site.set_metrics(Metrics::new(Sources {
+        side_port.site.set_metrics(Metrics::new(Sources {
             driver: driver.clone(),
             arrivals,
             policies: policies.clone(),
@@ -171,7 +159,7 @@ impl Server {
             learning: learning.clone(),
             refused: refused.clone(),
             storage: embedded.map(|storage| (storage, config.storage.max_size_bytes)),
-            readiness: readiness.clone(),
+            readiness: side_port.readiness.clone(),
         }));
         let synchronize = SynchronizeService::new(
             driver.clone(),
@@ -181,14 +169,9 @@ impl Server {
             deciders,
             config,
         );
-        let services = tonic::transport::Server::builder()
+        let services = base::grpc(config)
             .layer(MapResponseLayer::new(transport::short_message))
             .layer(GateLayer(config.services))
-            .max_concurrent_streams(config.limits.streams_per_connection_max)
-            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(ExecutionServer::new(execution).max_decoding_message_size(limit))
             .add_service(OperationsServer::new(OperationsService::new(driver.clone())))
             .add_service(CapabilitiesServer::new(CapabilitiesService::new(config.services)))
@@ -207,17 +190,9 @@ impl Server {
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
             .add_service(AdminServer::new(AdminService::new(driver.clone(), refused)))
             .add_service(SizesServer::new(SizesService::new(learning.clone())))
-            .add_service(
-                PoliciesServer::new(PoliciesService::new(
-                    manager.clone(),
-                    policies.clone(),
-                    decisions.clone(),
-                    stop.clone(),
-                ))
-                .max_decoding_message_size(policies.file_bytes_max() + PUSH_BESIDE),
-            )
+            .add_service(base::policies_service(&policies, &manager, decisions.as_ref(), &stop))
             .add_service(health_service)
-            .add_service(reflection()?);
+            .add_service(base::reflection()?);
         let until = stop.clone();
         tasks.spawn(async move {
             let served =
@@ -227,19 +202,19 @@ impl Server {
             }
         });
         let worker = config.worker.enabled.then(|| spawn_worker(config, address, stop_worker.clone()));
-        readiness.ready();
-        let http = http_address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        side_port.readiness.ready();
+        let http = side_port.shown();
         tracing::info!(%address, http, worker = config.worker.enabled, "serving");
         starting.disarm();
         let grace = config.timers.shutdown_grace;
         Ok(Self {
             address,
-            http_address,
+            http_address: side_port.address,
             driver,
             policies,
             manager,
             health,
-            readiness,
+            readiness: side_port.readiness,
             decisions,
             learning,
             stop,
@@ -282,29 +257,14 @@ impl Server {
     }
 }
 
-/// What a push has beside the component: its signature, some names.
-const PUSH_BESIDE: usize = 1 << 20;
 /// What is left for the ends of streams at least.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// A client or worker whose machine has vanished is noticed so late at most.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bazel's own size; uploads of one blob need no more.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
-
 /// Where blobs and results are; a second time if that is here.
 type Stores = (Arc<dyn Storage>, Option<Arc<EmbeddedStorage>>);
 
 async fn storage(config: &Config) -> anyhow::Result<Stores> {
     if let Some(remote) = &config.remote_storage {
-        let store = RemoteStorage::new(RemoteConfig {
-            address: remote.address.clone(),
-            instance_name: remote.instance_name.clone(),
-            patience: remote.patience,
-            memory_max_bytes: remote.small_blob_cache_bytes,
-        });
-        let store = store.map_err(anyhow::Error::msg).context("storage.remote is no store")?;
+        let store = base::remote_storage(remote, remote.patience, remote.small_blob_cache_bytes)?;
         tracing::info!(address = remote.address, "blobs and results are with another server");
         return Ok((Arc::new(store), None));
     }
@@ -333,30 +293,12 @@ fn options(
     pools: Arc<Pools>,
     learning: Arc<Learning>,
 ) -> Options {
-    let mut options = Options::default();
-    options.limits.fuel_per_call = config.policy.fuel;
-    options.limits.deadline = config.policy.deadline;
-    options.limits.memory_bytes = usize::try_from(config.policy.memory_max_bytes).unwrap_or(usize::MAX);
-    options.default_config = config.policy.default_config();
-    options.state_dir = Some(config.policy.dir.clone());
+    let mut options = base::policy_options(config);
     options.sources.pools = Arc::new(move || pools.snapshot());
     options.sources.statistics = Arc::new(move |key| learning.summary(key));
     options.recorder =
         decisions.cloned().map(|decisions| -> Recorder { Arc::new(move |record| decisions.record(record)) });
     options
-}
-
-/// Puts the configured policies in force, which may mean compiling them: not on a thread that serves calls.
-async fn manager(
-    config: &Config,
-    policies: Arc<Runtime>,
-    swapped: watch::Sender<u64>,
-) -> anyhow::Result<Arc<Manager>> {
-    let on_swap = Box::new(move |number| _ = swapped.send_replace(number));
-    let options = ManagerOptions { watch: WatchOptions::default(), on_swap };
-    let plan = config.policy.plan();
-    let manager = tokio::task::spawn_blocking(move || Manager::start(policies, plan, options)).await;
-    Ok(Arc::new(manager.context("the policies could not be loaded")??))
 }
 
 fn core(config: &Config) -> pointsman_scheduler::scheduler::Config {
@@ -440,16 +382,6 @@ fn pools(config: &Config, schema: &Schema) -> anyhow::Result<Arc<[DeclaredPool]>
     pools.context("the platform of a pool can't be typed")
 }
 
-fn reflection() -> anyhow::Result<
-    tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
-> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .build_v1()
-        .context("the protocol descriptors can't be served")
-}
-
-/// Loads the policy file, and again whenever it changes.
 fn spawn_worker(
     config: &Config,
     address: SocketAddr,

@@ -5,9 +5,11 @@
 //! cheap look-up or a lock.
 //!
 //! Module map: `verify` checks blobs, `memory` keeps small ones, `references` says which blobs an action result needs,
-//! `error` is the one error type, `weighted_lru` is the bounded map that the embedded store builds on.
+//! `error` is the one error type, `weighted_lru` is the bounded map that the embedded store builds on, `bounded_cache` the same
+//! shared between threads.
 
 pub mod embedded;
+mod bounded_cache;
 mod error;
 mod memory;
 mod references;
@@ -23,6 +25,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use pointsman_proto::rev2::ActionResult;
 
+pub use bounded_cache::BoundedCache;
 pub use embedded::{EmbeddedConfig, EmbeddedStats, EmbeddedStorage, OpenError};
 pub use error::{InvalidBlob, StorageError};
 pub use pointsman_digest::{Digest, DigestError, DigestFunction};

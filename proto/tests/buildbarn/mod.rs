@@ -3,6 +3,15 @@ use crate::facts::{Facts, Key, fold};
 
 /// Package, then indented below: a message or service, then `number type name`.
 const TABLE: &str = "
+buildbarn.remoteactionrouter
+  RouteActionRequest
+    1 string instance_name
+    2 REV2.DigestFunction.Value digest_function
+    3 REV2.Action action
+    4 REV2.RequestMetadata request_metadata
+  RouteActionResponse
+    1 REV2.Action action
+    4 repeated google.protobuf.Any invocation_keys
 buildbarn.remoteworker
   SynchronizeRequest
     1 map string string worker_id
@@ -71,7 +80,13 @@ buildbarn.resourceusage
     17 string termination_signal
 ";
 
-/// The table with the only service of Buildbarn that we define.
+/// Package, service, method, request and response.
+const METHODS: [[&str; 5]; 2] = [
+    ["remoteactionrouter", "ActionRouter", "RouteAction", "RouteActionRequest", "RouteActionResponse"],
+    ["remoteworker", "OperationQueue", "Synchronize", "SynchronizeRequest", "SynchronizeResponse"],
+];
+
+/// The table with the services of Buildbarn that we define.
 pub(crate) fn table() -> Facts {
     let mut facts = Facts::new();
     let (mut package, mut message) = ("", String::new());
@@ -89,11 +104,11 @@ pub(crate) fn table() -> Facts {
             }
         }
     }
-    let synchronize = (
-        Key::Method("/buildbarn.remoteworker.OperationQueue/Synchronize".into()),
-        "buildbarn.remoteworker.synchronizerequest -> buildbarn.remoteworker.synchronizeresponse".into(),
-    );
-    facts.insert("buildbarn.remoteworker.operationqueue".into(), [synchronize].into());
+    for [package, service, method, request, response] in METHODS {
+        let name = |what: &str| fold(["buildbarn", package, what]);
+        let path = Key::Method(format!("/buildbarn.{package}.{service}/{method}"));
+        facts.insert(name(service), [(path, format!("{} -> {}", name(request), name(response)))].into());
+    }
     facts
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Case, GoldenError, Mismatch, cases};
 use crate::decision::{Answer, Hook};
+use crate::error::LoadError;
 use crate::facts::Pool;
 use crate::failure::{Failure, FailureKind};
 use crate::hooks::Terms;
@@ -15,13 +16,15 @@ use crate::policy::Policy;
 /// Tries all golden cases that `file`, of which `policy` was made, carries.
 ///
 /// # Errors
-/// When they can't be read, or at least one of them goes otherwise than it says; then with all that differs.
-pub(crate) fn check(policy: &Policy, file: &[u8]) -> Result<(), GoldenError> {
+/// When they can't be read, at least one of them goes otherwise than it says (then with all that differs), or ends with what
+/// the server can't carry out.
+pub(crate) fn check(policy: &Policy, file: &[u8]) -> Result<(), LoadError> {
     let mut mismatches = Vec::new();
     for case in cases(file)? {
         let values = values(policy, &case);
         match call(policy, &case, &values) {
             Ok(answer) => {
+                unserved(policy, &case, &answer)?;
                 let stored = |key: &str| values.get(key, case.host.now);
                 mismatches.extend(case.expect.mismatches(&case.name, &case.candidates, &answer, stored));
             }
@@ -33,7 +36,23 @@ pub(crate) fn check(policy: &Policy, file: &[u8]) -> Result<(), GoldenError> {
             }),
         }
     }
-    if mismatches.is_empty() { Ok(()) } else { Err(GoldenError::Failed(mismatches)) }
+    if mismatches.is_empty() { Ok(()) } else { Err(GoldenError::Failed(mismatches).into()) }
+}
+
+/// What a case shows that the server can't carry out. Not one with a configuration of its own: it says nothing of what the
+/// policy does by the operator's.
+fn unserved(policy: &Policy, case: &Case, answer: &Answer) -> Result<(), LoadError> {
+    let (Some(check), None, Answer::Route(after)) = (policy.edits(), &case.config, answer) else {
+        return Ok(());
+    };
+    if case.hook != Hook::OnAction {
+        return Ok(());
+    }
+    let before = case.route.clone().unwrap_or_else(|| case.facts.wishes());
+    match check(&before, after) {
+        Some(edit) => Err(LoadError::Unserved { case: case.name.clone(), edit }),
+        None => Ok(()),
+    }
 }
 
 /// A store with what the case says is in it, and nothing of any other.

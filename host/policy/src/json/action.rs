@@ -57,7 +57,7 @@ struct ActionFactsForm {
     #[serde(rename = "cause", with = "form", skip_serializing_if = "is_default")]
     trigger: Trigger,
     #[serde(with = "form", skip_serializing_if = "Option::is_none")]
-    command: Option<CommandFacts>,
+    command: Option<Arc<CommandFacts>>,
     #[serde(skip)]
     now_unix_seconds: f64,
 }

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::facts::CommandFacts;
 pub use host::HostAnswers;
 pub(crate) use host::stored;
 
@@ -183,6 +184,16 @@ impl Json for Arc<str> {
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from).map(Into::into)
+    }
+}
+
+impl Json for Arc<CommandFacts> {
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (**self).write(to)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        CommandFacts::read(from).map(Self::new)
     }
 }
 

@@ -120,7 +120,7 @@ fn actions() {
         principal: "p".into(),
         attempts: vec![attempt(), Attempt { outcome: Outcome::WorkerLost, ..plain_attempt() }],
         trigger: Trigger::Rerouted,
-        command: Some(command),
+        command: Some(command.into()),
         now_unix_seconds: 0.0,
     };
     let expected = json!({

@@ -126,7 +126,7 @@ fn noting_argument(configure: &str) -> Guest {
 fn commands_are_shown_to_those_who_asked() {
     let runtime = runtime();
     let command = CommandFacts { arguments: vec!["gcc".into()], ..CommandFacts::default() };
-    let with = Arc::new(ActionFacts { command: Some(command), ..facts() });
+    let with = Arc::new(ActionFacts { command: Some(command.into()), ..facts() });
     let without = Arc::new(ActionFacts { platform: None, ..(*with).clone() });
     let noted = |configure: &str| {
         runtime.install(runtime.load(&noting_argument(configure).build(), "{}").unwrap());

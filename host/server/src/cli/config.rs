@@ -14,6 +14,10 @@ pub(super) enum ConfigCommand {
     Check {
         /// The file.
         file: PathBuf,
+        /// It is for `pointsman router`: keys that have no effect there are refused, and the policies are loaded, to see whether
+        /// they set what a router can't hand on.
+        #[arg(long)]
+        router: bool,
         /// How to print.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
@@ -27,13 +31,21 @@ pub(super) enum ConfigCommand {
 
 pub(super) fn run(command: ConfigCommand) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Check { file, output: Output::Table } => {
+        ConfigCommand::Check { file, router: true, output: Output::Table } => {
+            let config = Config::load_router(&file, &Overrides::default())?;
+            super::router::check(&file, &config)
+        }
+        ConfigCommand::Check { file, router: false, output: Output::Table } => {
             Config::load(&file, &Overrides::default())?;
             print(&format!("{}: ok", file.display()))
         }
-        ConfigCommand::Check { file, output: Output::Json } => {
-            let error = Config::load(&file, &Overrides::default()).err();
-            let problems = error.as_ref().map_or_else(Vec::new, problems);
+        ConfigCommand::Check { file, router, output: Output::Json } => {
+            let load = if router { Config::load_router } else { Config::load };
+            let problems = match load(&file, &Overrides::default()) {
+                Err(error) => problems(&error),
+                Ok(config) if router => policies_problem(&config)?.into_iter().collect(),
+                Ok(_) => Vec::new(),
+            };
             let name = file.display().to_string();
             print(&format!(
                 "{:#}",
@@ -52,6 +64,12 @@ pub(super) fn run(command: ConfigCommand) -> Result<(), Failure> {
             print(&format!("{:#}", config.to_json()))
         }
     }
+}
+
+/// What a router's policies are refused for.
+fn policies_problem(config: &Config) -> Result<Option<Value>, Failure> {
+    let refused = super::router::look(config)?.err();
+    Ok(refused.map(|error| json!({ "line": 0, "column": 0, "key": "", "text": format!("{error:#}") })))
 }
 
 fn problems(error: &ConfigError) -> Vec<Value> {

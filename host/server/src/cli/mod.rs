@@ -6,6 +6,7 @@ mod logging;
 mod metrics;
 mod pairs;
 mod policy;
+mod router;
 mod serve;
 mod signals;
 mod sizes;
@@ -47,6 +48,8 @@ pub struct Cli {
 enum Command {
     /// Run the scheduler with its storage, and a worker on request.
     Serve(serve::ServeArgs),
+    /// Route actions for a Buildbarn that keeps its scheduler (its `actionRouter: { remote: … }`).
+    Router(router::RouterArgs),
     /// Run a worker for a scheduler that is elsewhere.
     Worker(worker::WorkerArgs),
     /// Look at configurations.
@@ -149,6 +152,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve(args) => serve::run(args)?,
+        Command::Router(args) => router::run(args)?,
         Command::Worker(args) => worker::run(args)?,
         Command::Config(command) => config::run(command)?,
         Command::Policy(command) => policy::run(command)?,

@@ -23,7 +23,7 @@ use super::raw::{Raw, RawEmbedded, RawScheduler, RawSimple};
 use super::state_dir::default_state_dir;
 use super::units::{RawDuration, RawSize};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
@@ -38,10 +38,25 @@ const DEFAULT_PROPERTIES: [(&str, PropertyType); 7] = [
     ("memory", PropertyType::Minimum),
 ];
 
+/// What a configuration is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// `pointsman serve`.
+    Server,
+    /// `pointsman router`.
+    Router,
+}
+
 /// Checks a file's text with the flags over it.
-pub(super) fn from_text(text: &str, file: &Path, overrides: &Overrides) -> Result<Config, ConfigError> {
+pub(super) fn from_text(
+    text: &str,
+    file: &Path,
+    overrides: &Overrides,
+    used: Use,
+) -> Result<Config, ConfigError> {
     let name = file.display().to_string();
     let tree = super::tree::parse(text).map_err(|problem| ConfigError::new(&name, text, vec![problem]))?;
+    let written = (used == Use::Router).then(|| tree.clone());
     let (mut raw, mut problems) = super::read::read(tree);
     rebase(&mut raw, file.parent().unwrap_or(Path::new("")));
     overrides.apply(&mut raw);
@@ -49,6 +64,9 @@ pub(super) fn from_text(text: &str, file: &Path, overrides: &Overrides) -> Resul
     // What could not be read was replaced by its default, which may contradict what is there: say that once only.
     if problems.is_empty() {
         problems = contradictions;
+    }
+    if let Some(tree) = &written {
+        problems.extend(super::router::problems(tree, &values));
     }
     if problems.is_empty() {
         return Ok(Config { values });
@@ -147,6 +165,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         packing: checker.packing(raw.packing, known),
         policy: checker.policy(raw.policy, raw.policies, raw.chains, &state_dir),
         decision_log: checker.decision_log(raw.decision_log),
+        router: checker.router(&raw.router),
         worker: checker.worker(raw.worker, &state_dir, known),
         worker_match_logging_interval: checker.logging(logging),
         platform_properties,

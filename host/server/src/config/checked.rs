@@ -10,11 +10,13 @@ use pointsman_worker::PlatformQuery;
 use serde::{Deserialize, Serialize};
 
 pub use super::checked_policy::Policy;
+use super::check::Use;
 use super::decision_log::DecisionLog;
 use super::error::ConfigError;
 use super::http::Http;
 use super::learning::{Learning, Packing};
 use super::overrides::Overrides;
+use super::router::RouterSettings;
 
 /// A complete configuration. Made by [`Config::load`], [`Config::parse`] or [`Config::default`] and by nothing
 /// else: the fields of [`Values`] can be read through it, not written, so what was checked stays checked.
@@ -111,6 +113,8 @@ pub struct Values {
     pub policy: Policy,
     /// `decision_log`: records of what policies decided.
     pub decision_log: DecisionLog,
+    /// `router`: what `pointsman router` waits for and keeps; nothing else reads it.
+    pub router: RouterSettings,
     /// `worker`: the worker that `serve` runs in itself.
     pub worker: BundledWorker,
     /// `worker_match_logging_interval_s`: how often the log says why actions are waiting, one block for each set of
@@ -415,7 +419,18 @@ impl Config {
     pub fn load(file: &Path, overrides: &Overrides) -> Result<Self, ConfigError> {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| ConfigError::unreadable(&name, &error))?;
-        super::check::from_text(&text, file, overrides)
+        super::check::from_text(&text, file, overrides, Use::Server)
+    }
+
+    /// The same for `pointsman router`, which has no use for much of what a file may hold: keys that would have no effect
+    /// are refused.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_router(file: &Path, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).map_err(|error| ConfigError::unreadable(&name, &error))?;
+        super::check::from_text(&text, file, overrides, Use::Router)
     }
 
     /// The same from a text; `name` stands for the file in errors, and its folder is where relative paths start.
@@ -423,7 +438,7 @@ impl Config {
     /// # Errors
     /// As [`Config::load`], but for reading the file.
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
-        super::check::from_text(text, Path::new(name), &Overrides::default())
+        super::check::from_text(text, Path::new(name), &Overrides::default(), Use::Server)
     }
 
     /// The defaults with the flags over them.

@@ -148,7 +148,7 @@ impl Policy {
 
 impl PolicyLink {
     /// All of its configuration, that in files included.
-    fn whole_config(&self) -> serde_json::Value {
+    pub(super) fn whole_config(&self) -> serde_json::Value {
         // Files without a place were refused when the configuration was checked.
         config_files::join(&self.config, &self.config_files).unwrap_or_else(|_| self.config.clone())
     }

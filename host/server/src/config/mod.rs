@@ -20,6 +20,7 @@ mod raw;
 mod raw_platform;
 mod raw_policy;
 mod read;
+mod router;
 mod state_dir;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use error::{ConfigError, Problem};
 pub use http::{Http, HttpListen};
 pub use learning::{Learning, MemoryUnit, PackBy, Packing};
 pub use overrides::Overrides;
+pub use router::{RouterSettings, Unsupported};
 pub use units::{parse_duration, parse_size};
 
 /// The candidate that is closest to what was written, if any is close enough to be a slip of the fingers.

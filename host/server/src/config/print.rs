@@ -58,6 +58,7 @@ fn spell_out(values: &Values) -> Raw {
         policies: values.policy.links.iter().map(|(name, link)| (name.clone(), raw_link(link))).collect(),
         chains: values.policy.chains.clone(),
         decision_log: (&values.decision_log).into(),
+        router: (&values.router).into(),
         worker: worker(values),
         worker_match_logging_interval_s: Some(
             values.worker_match_logging_interval.map_or(0, |every| every.as_secs().cast_signed()),

@@ -14,6 +14,7 @@ use super::http::HttpListen;
 use super::learning::{RawLearning, RawPacking};
 pub(super) use super::raw_platform::RawPlatformValues;
 use super::raw_policy::{RawLink, RawPolicy};
+use super::router::RawRouter;
 use super::units::{RawDuration, RawSize};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -51,6 +52,7 @@ pub(super) struct Raw {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) chains: BTreeMap<String, Vec<String>>,
     pub(super) decision_log: RawDecisionLog,
+    pub(super) router: RawRouter,
     pub(super) worker: RawWorker,
     pub(super) worker_match_logging_interval_s: Option<i64>,
     /// NativeLink's place for the two keys of the same name above.

@@ -3,7 +3,7 @@
 //! ```text
 //! { at, hook, generation, now, facts | worker, attempt?, candidates?, before?,
 //!   steps: [{ link, policy: { name, version, sha256 }, on_trial?, fuel, elapsed_us, asked?, host?,
-//!             route? | terms? | next? | order? | rejected? | failed? }] }
+//!             route? | terms? | next? | order? | rejected? | failed? }], remarks? }
 //! ```
 //!
 //! A step without one of the last six left everything as it found it. What it found is the route or terms of the last
@@ -22,6 +22,9 @@ pub(super) fn form(record: &Record) -> Value {
     let mut found = found.unwrap_or_default();
     let steps = record.steps.iter().map(|step| self::step(step, &mut found));
     form.insert("steps".into(), steps.collect());
+    if !record.remarks.is_empty() {
+        form.insert("remarks".into(), record.remarks.clone().into());
+    }
     Value::Object(form)
 }
 

@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 
 use super::family::Family;
-use super::{learning, policies, process, scheduler};
+use super::{learning, policies, process, router, scheduler};
 
 const HEAD: &str = "\
 # Metrics
 
-`pointsman serve` answers `GET /metrics` on its side port (`http.listen`, 127.0.0.1:8981 if that is free) with OpenMetrics text;
+`pointsman serve` and `pointsman router` answer `GET /metrics` on its side port (`http.listen`, 127.0.0.1:8981 if that is free) with OpenMetrics text;
 beside it are `/healthz` (200 while the process lives) and `/readyz` (200 when it takes work, 503 and the reason when it does
 not). A scrape takes the scheduler's lock once, for some microseconds, however much waits.
+
+A router has the sections about itself, about policies and about the program; a scheduler has all but the one about routers.
 
 The label `pool` has the pools of the configuration, `default` for workers of none, and the first hundred that a policy puts
 workers into; all others are `other`.
@@ -35,9 +37,10 @@ pub fn document() -> String {
     text
 }
 
-fn sections() -> [(&'static str, &'static [Family]); 5] {
+fn sections() -> [(&'static str, &'static [Family]); 6] {
     [
         ("The scheduler", scheduler::FAMILIES),
+        ("The router", router::FAMILIES),
         ("Policies", policies::FAMILIES),
         ("What is learned", learning::LEARNING),
         ("The embedded storage", process::STORAGE),

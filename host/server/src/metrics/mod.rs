@@ -9,6 +9,7 @@ mod family;
 mod learning;
 mod policies;
 mod process;
+mod router;
 mod scheduler;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::arrivals::Arrivals;
 use crate::decisions::Decisions;
 use crate::driver::Driver;
 use crate::learning::Learning;
+use crate::router::Numbers;
 use crate::web::Readiness;
 use crate::workers::refused::RefusedWorkers;
 
@@ -51,6 +53,15 @@ pub struct Sources {
     pub readiness: Readiness,
 }
 
+/// The same for a router.
+pub(crate) struct RouterSources {
+    pub(crate) numbers: Numbers,
+    pub(crate) policies: Arc<Runtime>,
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) decisions: Option<Arc<Decisions>>,
+    pub(crate) readiness: Readiness,
+}
+
 /// All metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
@@ -70,6 +81,16 @@ impl Metrics {
         if let Some((storage, max_bytes)) = storage {
             registry.register_collector(Box::new(process::StorageMetrics { storage, max_bytes }));
         }
+        Self { registry }
+    }
+
+    /// Metrics of a router.
+    pub(crate) fn of_router(sources: RouterSources) -> Self {
+        let RouterSources { numbers, policies, manager, decisions, readiness } = sources;
+        let mut registry = Registry::with_prefix(family::PREFIX);
+        registry.register_collector(Box::new(process::ProcessMetrics::new(readiness)));
+        registry.register_collector(Box::new(router::RouterMetrics { numbers }));
+        registry.register_collector(Box::new(policies::PolicyMetrics { policies, manager, decisions }));
         Self { registry }
     }
 

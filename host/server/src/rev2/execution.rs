@@ -115,16 +115,16 @@ impl ExecutionService {
             self.arrivals.note_cached();
             return Err(NotQueued::Done(Box::new(found)));
         }
-        let command: Option<Command> = match self.router.wants_command(&request.instance_name, &action) {
+        let command = match self.router.wants_command(&request.instance_name, &action) {
             true => {
                 let digest = status::digest_field(
                     digest.function(),
                     "Action.command_digest",
                     action.command_digest.as_ref(),
                 )?;
-                let command = load(&*storage, "Command", &digest, self.command_max_bytes).await?;
+                let command: Command = load(&*storage, "Command", &digest, self.command_max_bytes).await?;
                 self.router.check_command(&command)?;
-                Some(command)
+                Some(Arc::new(routing::command_facts(&command)))
             }
             false => None,
         };
