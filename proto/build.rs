@@ -38,7 +38,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .field_attribute("PushPolicyRequest.component", "#[serde(skip)]")
         .bytes(".")
         // Ours keep the action as it came (`src/action_router.rs`).
-        .extern_path(".buildbarn.remoteactionrouter.RouteActionRequest", "crate::action_router::RouteActionRequest")
+        .extern_path(
+            ".buildbarn.remoteactionrouter.RouteActionRequest",
+            "crate::action_router::RouteActionRequest",
+        )
         .extern_path(
             ".buildbarn.remoteactionrouter.RouteActionResponse",
             "crate::action_router::RouteActionResponse",

@@ -13,6 +13,7 @@ mod http;
 mod operations;
 mod process;
 mod relay;
+mod router;
 mod server;
 mod worker;
 
@@ -25,5 +26,6 @@ pub use http::{HttpAnswer, http, sample};
 pub use operations::{Observed, executing, finished_operations, operations};
 pub use process::{Finished, Running, Signal};
 pub use relay::Relay;
+pub use router::RouterProcess;
 pub use server::{Server, ServerOptions, replace};
 pub use worker::start_worker;

@@ -10,6 +10,7 @@ pub mod echo;
 mod measure;
 mod process;
 mod report;
+mod route;
 mod server;
 mod settings;
 mod starts;
@@ -19,8 +20,9 @@ mod workers;
 
 pub use aim::Aim;
 pub use measure::{Measurement, measure};
-pub use process::{CpuClock, OWN_PROCESS};
+pub use process::{CpuClock, OWN_PROCESS, resident_bytes};
 pub use report::{Group, Row, json, table};
+pub use route::{Round, RouteSettings, Seen, route, route_json, route_table};
 pub use server::Server;
 pub use settings::Settings;
 pub use suite::{Kind, Plan, PlannedGroup, suite};

@@ -91,3 +91,27 @@ fn a_group_that_is_not_there_is_refused_with_those_that_are() {
     let text = String::from_utf8(out.stderr).unwrap();
     assert!(!out.status.success() && text.contains("no group \"speed\": there are throughput, "), "{text}");
 }
+
+/// The router beside a server that echoes: all calls succeed by its policies, and both figures are there. How good they are
+/// is not for a test on a busy machine to say.
+#[test]
+fn a_router_is_compared_with_its_echo() {
+    let server = Path::new(LOADGEN).with_file_name("pointsman");
+    assert!(server.is_file(), "build it first: cargo build --profile ci --bin pointsman");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    let arguments =
+        ["route", "--seconds", "0.5", "--warmup", "0.1", "--repeat", "1", "--commands", "20", "--json"];
+    let out = Command::new(LOADGEN).args(arguments).arg(&file).output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("  1 router "), "{text}");
+    let figures: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    for (which, figure) in [("closed", "calls_per_second"), ("open", "p99_us")] {
+        for server in ["echo", "router"] {
+            assert!(figures[0][server][which][figure].as_f64().unwrap() > 0.0, "{figures}");
+        }
+    }
+    let open = figures[0]["router"]["open"]["calls_per_second"].as_f64().unwrap();
+    assert!((500.0..=1100.0).contains(&open), "{figures}");
+}

@@ -85,7 +85,7 @@ pub use pool::CallPool;
 pub use probation::ProbationRules;
 pub use record::{Question, Record};
 pub use runtime::Runtime;
-pub use throttle::Throttle;
 pub use tally::{CountersSnapshot, LATENCY_BUCKETS_US, TallySnapshot};
+pub use throttle::Throttle;
 pub use trial::{Mode, Sample, Share, Trial, TrialSnapshot};
 pub use watch::{FileWatch, Found, WatchOptions, read_bounded};

@@ -91,8 +91,7 @@ pub(crate) fn policies_service(
     decisions: Option<&Arc<Decisions>>,
     stop: &CancellationToken,
 ) -> PoliciesServer<PoliciesService> {
-    let service =
-        PoliciesService::new(manager.clone(), policies.clone(), decisions.cloned(), stop.clone());
+    let service = PoliciesService::new(manager.clone(), policies.clone(), decisions.cloned(), stop.clone());
     PoliciesServer::new(service).max_decoding_message_size(policies.file_bytes_max() + PUSH_BESIDE)
 }
 

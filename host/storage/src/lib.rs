@@ -8,8 +8,8 @@
 //! `error` is the one error type, `weighted_lru` is the bounded map that the embedded store builds on, `bounded_cache` the same
 //! shared between threads.
 
-pub mod embedded;
 mod bounded_cache;
+pub mod embedded;
 mod error;
 mod memory;
 mod references;

@@ -30,8 +30,41 @@ enum Command {
         #[arg(long, default_value = "current")]
         updates: EchoUpdates,
     },
+    /// Measure the router against the same messages echoed
+    Route(Route),
     /// Measure everything that is promised about speed, and print one table
     Suite(Suite),
+}
+
+#[derive(Debug, Args)]
+struct Route {
+    /// Callers of the closed loop, each with one call under way
+    #[arg(long, default_value_t = 64)]
+    callers: usize,
+    /// Connections that they share
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Calls a second of the open loop
+    #[arg(long, default_value_t = 1000)]
+    rate: u32,
+    /// Distinct Commands, read before
+    #[arg(long, default_value_t = 1000)]
+    commands: usize,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Seconds before that
+    #[arg(long, default_value_t = 1.0)]
+    warmup: f64,
+    /// Do all of it so many times
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+    /// The server's binary; the default is `pointsman` beside this program
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Also write the figures to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -148,6 +181,7 @@ async fn main() -> Result<()> {
     let work = async {
         match &cli.command {
             Some(Command::Echo { listen, updates }) => echo(*listen, *updates).await,
+            Some(Command::Route(route)) => route.run().await,
             Some(Command::Suite(suite)) => suite.run().await,
             None => cli.load.compare().await,
         }
@@ -226,6 +260,28 @@ impl Load {
         }
         let group = PlannedGroup { key: "", title: settings.summary(), plans };
         self.common.measure(&[group], 1).await
+    }
+}
+
+impl Route {
+    async fn run(&self) -> Result<()> {
+        let own = env::current_exe().context("cannot tell where this program is")?;
+        let server = self.server.clone().unwrap_or_else(|| own.with_file_name("pointsman"));
+        let settings = load::RouteSettings {
+            callers: self.callers,
+            connections: self.connections,
+            rate: self.rate,
+            commands: self.commands,
+            window: seconds(self.seconds)?,
+            warm_up: seconds(self.warmup)?,
+            rounds: self.repeat,
+        };
+        let rounds = load::route(&own, &server, &settings).await?;
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&load::route_json(&rounds))?;
+            fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        write!(std::io::stdout(), "{}", load::route_table(&rounds)).context("cannot print the table")
     }
 }
 

@@ -62,6 +62,11 @@ impl Running {
         Ok(Self { child, output })
     }
 
+    /// Its process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// What it has written so far.
     pub fn text(&self) -> String {
         std::fs::read(self.output.path())

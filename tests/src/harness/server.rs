@@ -202,7 +202,7 @@ impl Drop for Server {
 }
 
 /// A port that was free a moment ago. Chosen here and not by the server, so that a server may come back on it.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?)
 }

@@ -1,12 +1,14 @@
 //! The yardstick: takes the same calls as a scheduler and sends the same messages back, but decides nothing.
 //! Work goes to the worker that has waited longest, whoever it is.
 mod executions;
+mod router;
 mod services;
 
 pub use executions::Updates;
 
 use executions::Executions;
 use pointsman_proto::{
+    remoteactionrouter::action_router_server::ActionRouterServer,
     remoteworker::operation_queue_server::OperationQueueServer,
     rev2::{
         capabilities_server::CapabilitiesServer,
@@ -39,6 +41,7 @@ pub async fn serve(
         .add_service(OperationQueueServer::from_arc(executions))
         .add_service(ContentAddressableStorageServer::from_arc(Arc::clone(&blobs)))
         .add_service(CapabilitiesServer::from_arc(blobs))
+        .add_service(ActionRouterServer::new(router::Router))
         .serve_with_shutdown(address, stop)
         .await
 }

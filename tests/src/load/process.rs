@@ -32,8 +32,11 @@ impl CpuClock {
     }
 }
 
-/// Resident memory of a process.
-pub(super) fn resident_bytes(id: u32) -> Result<u64> {
+/// Resident memory of a process, in bytes.
+///
+/// # Errors
+/// It has ended.
+pub fn resident_bytes(id: u32) -> Result<u64> {
     let path = format!("/proc/{id}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     resident(&status).with_context(|| format!("no VmRSS in {path}"))

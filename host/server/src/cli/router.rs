@@ -42,7 +42,8 @@ pub(super) struct RouterArgs {
 /// Checks everything, then routes until a signal asks for the end.
 pub(super) fn run(args: RouterArgs) -> Result<(), Failure> {
     if args.with_worker {
-        let text = "--with-worker: a router has no worker, its scheduler has; see `pointsman serve` for both in one";
+        let text =
+            "--with-worker: a router has no worker, its scheduler has; see `pointsman serve` for both in one";
         return Err(Failure::Usage(text.to_owned()));
     }
     let is_check = args.check;

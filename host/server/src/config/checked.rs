@@ -9,8 +9,8 @@ use std::time::Duration;
 use pointsman_worker::PlatformQuery;
 use serde::{Deserialize, Serialize};
 
-pub use super::checked_policy::Policy;
 use super::check::Use;
+pub use super::checked_policy::Policy;
 use super::decision_log::DecisionLog;
 use super::error::ConfigError;
 use super::http::Http;

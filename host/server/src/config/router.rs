@@ -112,8 +112,7 @@ const PARTS: &[(&str, &str)] = &[
 /// What is wrong with a configuration as that of a router. `tree` is the file.
 pub(super) fn problems(tree: &Value, values: &Values) -> Vec<Unplaced> {
     let mut problems = Vec::new();
-    let mut complain =
-        |path: KeyPath, at: At, text: String| problems.push(Unplaced { path, at, text });
+    let mut complain = |path: KeyPath, at: At, text: String| problems.push(Unplaced { path, at, text });
     let has = |path: &KeyPath| find(tree, path).is_some();
     for (key, why) in WITHOUT_EFFECT {
         let path = KeyPath::of(key);
@@ -146,10 +145,14 @@ pub(super) fn problems(tree: &Value, values: &Values) -> Vec<Unplaced> {
         for (key, what) in parts_without_effect(link) {
             let mut path = place.key("config");
             path.0.extend(key);
-            complain(path, At::Key, format!(
-                "a router can't hand on {what}: Buildbarn's scheduler takes a platform, a time limit, do_not_cache and invocation \
+            complain(
+                path,
+                At::Key,
+                format!(
+                    "a router can't hand on {what}: Buildbarn's scheduler takes a platform, a time limit, do_not_cache and invocation \
                  keys; leave it out"
-            ));
+                ),
+            );
         }
     }
     problems

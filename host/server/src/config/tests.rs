@@ -61,6 +61,7 @@ fn every_key_is_read() {
                   dir: "p", probation: { length: "1m", events: 2, traps: 0, over_budget: 0.5, more_rejections: 1 } },
         decision_log: { memory_records: 0, memory_size: "1MiB", file: "log/d.zst", rotate_size: "2MiB", keep_files: 0,
                         mask: ["principal", "property:a"], sample: 0.5 },
+        router: { deadline: "3s", unsupported: "reject", known_routes: "0B" },
         worker: { enabled: true, concurrency: 9, platform: { a: ["1", "2"], b: { query_cmd: "nproc --all" },
                   "c d": { values: [""] } }, query_timeout: "1m", dir: "w", cache_size: "1TB", storage_patience: "1m" },
     }"#;
@@ -111,6 +112,8 @@ fn every_key_is_read() {
     assert_eq!(log.file.as_deref(), Some(Path::new("etc/log/d.zst")));
     assert_eq!((log.memory_records_max, log.memory_max_bytes, log.rotate_bytes), (0, 1 << 20, 2 << 20));
     assert_eq!((log.keep_files, log.mask.len(), log.sample), (0, 2, 0.5));
+    assert_eq!((config.router.deadline, config.router.known_routes_max_bytes), (3 * SECOND, 0));
+    assert_eq!(config.router.unsupported, Unsupported::Reject);
     assert_eq!(config.worker.platform["a"], listed(&["1", "2"]));
     assert_eq!(config.worker.platform["c d"], listed(&[""]));
     let PlatformValues::Queried(query) = &config.worker.platform["b"] else { panic!("no query") };
@@ -139,6 +142,7 @@ fn what_is_printed_says_the_same_when_read() {
         "{learning: {dir: 'l', keys: 7, class_cores: {'4': 6, '0': 0.5}, cores: ''}, packing: {by: 'measured', memory: ''}}",
         "{max_attempts: 9, attempts: {lost: 2}, timers: {unschedulable_timeout: '0s'}, quarantine_after: 0, reserved_percent: 100}",
         "{sizes: {rerun: []}}",
+        "{router: {deadline: '1s', unsupported: 'reject', known_routes: '0B'}}",
     ] {
         let config = Config::parse(text, "/etc/p.json5").unwrap();
         let printed = config.to_json().to_string();

@@ -87,7 +87,13 @@ mod tests {
 
     fn entry(sequence: u64) -> Arc<Entry> {
         let question = Question::Rank { facts: Arc::default(), candidates: Vec::new() };
-        let record = Record { at: SystemTime::UNIX_EPOCH, generation: 1, question, steps: Arc::new([]), remarks: vec![] };
+        let record = Record {
+            at: SystemTime::UNIX_EPOCH,
+            generation: 1,
+            question,
+            steps: Arc::new([]),
+            remarks: vec![],
+        };
         Arc::new(Entry { sequence, record })
     }
 

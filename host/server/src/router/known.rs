@@ -127,11 +127,7 @@ mod tests {
     fn there_are_no_more_than_fit() {
         let routes = KnownRoutes::new(2000);
         let known = || Known {
-            edits: Edits {
-                platform: vec![Property::new("a", "1")],
-                timeout: None,
-                do_not_cache: false,
-            },
+            edits: Edits { platform: vec![Property::new("a", "1")], timeout: None, do_not_cache: false },
             keys: super::super::keys::plain(),
         };
         for n in 0..100_u32 {

@@ -49,8 +49,8 @@ use decide::{Decider, Rules};
 use known::KnownRoutes;
 
 pub(crate) use counts::{Counts, LATENCY_BUCKETS_US};
-pub use service::DEGRADED;
 use service::ActionRouterService;
+pub use service::DEGRADED;
 
 /// The log says so often at most that actions are routed without their policies.
 const WARNING_INTERVAL: Duration = Duration::from_secs(5);
@@ -124,7 +124,10 @@ impl RouterServer {
         // What is begun here ends if the start does.
         let starting = stop.clone().drop_guard();
         let side_port = SidePort::open(config, &tasks, &stop).await?;
-        let remote = config.remote_storage.as_ref().context("storage.remote is needed; see `config check --router`")?;
+        let remote = config
+            .remote_storage
+            .as_ref()
+            .context("storage.remote is needed; see `config check --router`")?;
         let decisions = Decisions::start(&config.decision_log)?;
         let policies = Runtime::new(options(config, decisions.as_ref()));
         let policies = Arc::new(policies.context("the policy runtime can't be started")?);

@@ -16,7 +16,7 @@ pub const DEGRADED: &str = "pointsman-degraded";
 
 /// The service.
 #[derive(Clone, Debug)]
-pub struct ActionRouterService(pub(super) Arc<Decider>);
+pub(super) struct ActionRouterService(pub(super) Arc<Decider>);
 
 #[tonic::async_trait]
 impl ActionRouter for ActionRouterService {

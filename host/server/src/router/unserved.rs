@@ -108,7 +108,10 @@ fn left(step: &Step) -> Option<&Arc<Route>> {
 
 /// Who set it first.
 pub(crate) fn set_by<'a>(edit: Edit, before: &Route, steps: &'a [Step]) -> Option<&'a Arc<PolicyId>> {
-    steps.iter().find(|step| left(step).is_some_and(|after| edit.is_in(before, after))).map(|step| &step.policy)
+    steps
+        .iter()
+        .find(|step| left(step).is_some_and(|after| edit.is_in(before, after)))
+        .map(|step| &step.policy)
 }
 
 /// The log has said it.

@@ -44,7 +44,7 @@ pub(in crate::cli) fn refused(status: Status) -> Failure {
         // A server with one half only says so itself.
         Code::Unimplemented if message.contains("switched off") => Failure::Unavailable(message.to_owned()),
         Code::Unimplemented => Failure::Unavailable(
-            "what answers there has no such service of pointsman.v1: it is another program, or an older version; say where \
+            "what answers there has no such service of pointsman.v1: it is a router, another program, or an older version; say where \
              the scheduler is with --server or POINTSMAN_SERVER"
                 .to_owned(),
         ),
