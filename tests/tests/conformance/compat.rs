@@ -11,9 +11,9 @@ fn rows() -> impl Iterator<Item = Vec<&'static str>> {
 #[test]
 fn every_test_that_compat_names_exists() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let names = COMPAT.split('`').filter(|part| {
-        ["conformance::", "router::"].iter().any(|suite| part.starts_with(suite))
-    });
+    let names = COMPAT
+        .split('`')
+        .filter(|part| ["conformance::", "router::"].iter().any(|suite| part.starts_with(suite)));
     let mut count = 0;
     for name in names {
         let [suite, module, test] = name.split("::").collect::<Vec<_>>()[..] else { panic!("{name}") };
