@@ -28,12 +28,11 @@ async fn over_a_wire() -> (Cas, Arc<Relay>, RouterProcess) {
 }
 
 #[tokio::test]
-async fn a_cas_that_is_down_is_named_and_known_actions_go_where_they_went() {
+async fn a_cas_that_is_down_is_named() {
     let (cas, wire, router) = over_a_wire().await;
     let asks = scheduler(&router).await;
     let known = cas.action(&buck2("known", &[("a", "1")])).await;
     let new = cas.action(&buck2("new", &[("a", "1")])).await;
-    // A cache of no Commands would forget it; the route is known all the same, see below.
     asks.clone().of_invocation("one").execute(&known).await.unwrap();
 
     wire.down();
@@ -47,7 +46,7 @@ async fn a_cas_that_is_down_is_named_and_known_actions_go_where_they_went() {
         "{text}"
     );
     assert!(text.contains("no earlier route of such an action is known"), "{text}");
-    // With another input root, for another build, as after an edit of a source.
+    // Whose Command was read before is routed as ever; here after an edit of a source, by another build.
     let edited = Action { input_root_digest: Some(digest_of(b"edited")), ..known };
     let routed = asks.of_invocation("two").execute(&edited).await.unwrap();
     assert_eq!(routed.platform, owned(&[("a", "1")]));

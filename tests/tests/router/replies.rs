@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pointsman_proto::rev2::{Action, Command, RequestMetadata};
+use pointsman_proto::rev2::{Action, Command, RequestMetadata, digest_function};
+use pointsman_storage::DigestFunction;
 use prost::Message as _;
 use serde_json::json;
 
@@ -200,6 +201,28 @@ async fn each_instance_name_has_its_own_commands_and_chain() {
     assert_eq!((raw.platform, raw.degraded), (vec![], None));
     let refused = asks.with_instance_name("a//b").execute(&action).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn commands_are_found_by_any_digest_function() {
+    let cas = Cas::start().await;
+    let router = cas.router("").await;
+    let asks = scheduler(&router).await;
+    for function in [DigestFunction::Sha1, DigestFunction::Blake3, DigestFunction::Sha512] {
+        let command = buck2(&format!("{function:?}"), &[("a", "1")]);
+        let client = cas.client().await.with_digest_function(function);
+        let digest = client.upload([command.encode_to_vec().into()]).await.unwrap().remove(0);
+        let action = Action { command_digest: Some(digest), ..Action::default() };
+        let routed = asks.clone().with_function(function.to_proto()).execute(&action).await.unwrap();
+        assert_eq!(routed.platform, owned(&[("a", "1")]), "{function:?}");
+    }
+    // Not said, and told by the hash's length.
+    let command = buck2("unsaid", &[("a", "1")]);
+    let client = cas.client().await.with_digest_function(DigestFunction::Sha1);
+    let digest = client.upload([command.encode_to_vec().into()]).await.unwrap().remove(0);
+    let action = Action { command_digest: Some(digest), ..Action::default() };
+    let routed = asks.with_function(digest_function::Value::Unknown).execute(&action).await.unwrap();
+    assert_eq!(routed.platform, owned(&[("a", "1")]));
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ pub(crate) const MAXIMUM_TIMEOUT: Duration = Duration::from_secs(7200);
 pub(crate) struct Scheduler {
     router: ActionRouterClient<Channel>,
     instance_name: String,
+    function: digest_function::Value,
     metadata: Option<RequestMetadata>,
 }
 
@@ -40,12 +41,21 @@ pub(crate) struct Routed {
 
 impl Scheduler {
     pub(crate) fn new(router: ActionRouterClient<Channel>) -> Self {
-        Self { router, instance_name: String::new(), metadata: None }
+        Self {
+            router,
+            instance_name: String::new(),
+            function: digest_function::Value::Sha256,
+            metadata: None,
+        }
     }
 
     pub(crate) fn with_instance_name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.instance_name);
         self
+    }
+
+    pub(crate) fn with_function(self, function: digest_function::Value) -> Self {
+        Self { function, ..self }
     }
 
     pub(crate) fn with_metadata(mut self, metadata: RequestMetadata) -> Self {
@@ -78,7 +88,7 @@ impl Scheduler {
     ) -> Result<tonic::Response<RouteActionResponse>, Status> {
         let mut request = tonic::Request::new(RouteActionRequest {
             instance_name: self.instance_name.clone(),
-            digest_function: digest_function::Value::Sha256.into(),
+            digest_function: self.function.into(),
             action: Some(action),
             request_metadata: self.metadata.clone(),
         });

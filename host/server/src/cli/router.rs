@@ -52,6 +52,12 @@ pub(super) fn run(args: RouterArgs) -> Result<(), Failure> {
     if is_check {
         return check(&file, &config);
     }
+    if !config.listen.ip().is_loopback() {
+        tracing::warn!(
+            "{} is not a loopback address: whoever reaches it can push policies, and so say where actions go;              `public_keys` takes only signed ones",
+            config.listen
+        );
+    }
     Ok(runtime()?.block_on(async {
         let asked = hangups()?;
         let read_file = file.clone();

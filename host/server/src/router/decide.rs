@@ -68,6 +68,8 @@ pub(super) struct Answer {
 /// A call, read.
 struct Call {
     action: ActionBytes,
+    /// What the client asks for.
+    wishes: Route,
     metadata: Option<RequestMetadata>,
     function: Option<DigestFunction>,
     /// Without the Command.
@@ -104,7 +106,7 @@ impl Decider {
             }
         }
         let facts = Arc::new(ActionFacts { command: command.clone(), ..call.facts.clone() });
-        let decision = match self.decision(&facts, call.policies_by).await {
+        let decision = match self.decision(&facts, call.wishes.clone(), call.policies_by).await {
             Ok(decision) => decision,
             Err(text) => return self.fallen(&call, command, Failure::Policies(text)).await,
         };
@@ -139,6 +141,7 @@ impl Decider {
             command: None,
         });
         Ok(Call {
+            wishes: facts.wishes(),
             action,
             metadata: request.request_metadata,
             function,
@@ -167,10 +170,15 @@ impl Decider {
         })
     }
 
-    async fn decision(&self, facts: &Arc<ActionFacts>, by: Instant) -> Result<Decision, String> {
+    async fn decision(
+        &self,
+        facts: &Arc<ActionFacts>,
+        wishes: Route,
+        by: Instant,
+    ) -> Result<Decision, String> {
         let slow = self.policies.is_slow(&facts.instance_name);
         let (policies, asked) = (self.policies.clone(), facts.clone());
-        let asking = self.aside.run(slow, move || policies.route(&asked, asked.wishes()));
+        let asking = self.aside.run(slow, move || policies.route(&asked, wishes));
         match timeout_at(by, asking).await {
             Ok(Some(decision)) => Ok(decision),
             Ok(None) => Err("the thread that asked the policies ended; see the log".to_owned()),
@@ -197,8 +205,8 @@ impl Decider {
 
     /// What of a decision is handed on.
     fn take(&self, call: &Call, decision: &Decision) -> Result<Known, Status> {
-        let (before, route) = (call.facts.wishes(), &*decision.route);
-        let mut dropped = unserved::edits(&before, route).peekable();
+        let (before, route) = (&call.wishes, &*decision.route);
+        let mut dropped = unserved::edits(before, route).peekable();
         if dropped.peek().is_some() && self.rules.unsupported == Unsupported::Reject {
             let policy = &decision.policy;
             let text = unserved::text(dropped).unwrap_or_default();
@@ -208,7 +216,7 @@ impl Decider {
         }
         for edit in dropped {
             self.counts.dropped(edit);
-            let policy = unserved::set_by(edit, &before, &decision.steps);
+            let policy = unserved::set_by(edit, before, &decision.steps);
             self.told.tell(edit, policy.unwrap_or(&decision.policy));
         }
         let timeout = route.timeout.filter(|_| route.timeout != before.timeout);
@@ -220,7 +228,7 @@ impl Decider {
                 humantime::format_duration(self.rules.maximum_timeout)
             )));
         }
-        let edits = edits(route, timeout, &before);
+        let edits = edits(route, timeout, before);
         Ok(Known { edits, keys: keys::from_route(&route.invocation_keys, call.metadata.as_ref()) })
     }
 
@@ -238,7 +246,7 @@ impl Decider {
             return Ok(Answer { response, outcome: Outcome::Known });
         }
         let platform = match (&failure, command) {
-            (..) if !call.action.is_without_properties() => Ok(call.facts.wishes().platform),
+            (..) if !call.action.is_without_properties() => Ok(call.wishes.platform.clone()),
             (Failure::Command(none), _) => Err(none.clone()),
             (_, Some(command)) => Ok(command.platform.clone()),
             (_, None) => self.command(call, call.by).await.map(|command| command.platform.clone()),
@@ -246,8 +254,8 @@ impl Decider {
         match platform {
             Ok(platform) if !platform.is_empty() => {
                 self.warn(call, &failure, "it goes by the platform that its client gave");
-                let route = Route { platform, ..call.facts.wishes() };
-                let edits = edits(&sorted(route), None, &call.facts.wishes());
+                let route = sorted(Route { platform, ..call.wishes.clone() });
+                let edits = edits(&route, None, &call.wishes);
                 let response = respond(call, &Known { edits, keys: keys::plain() }).map_err(refused)?;
                 Ok(Answer { response, outcome: Outcome::Native })
             }
