@@ -65,6 +65,15 @@ async fn it_counts_what_it_does() {
         assert_eq!(sample(&scrape, series), Some(wanted), "{series}\n{scrape}");
     }
     assert!(!scrape.contains("pointsman_actions_queued"), "it has no queue");
+    // All that the page says about routers is there.
+    let page = pointsman::metrics::document();
+    for row in page.lines().filter(|line| line.starts_with("| `pointsman_router_")) {
+        let [_, name, kind, ..] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let family = name.trim_matches('`').trim_end_matches("_total");
+        assert!(scrape.contains(&format!("# TYPE {family} {kind}\n")), "{row}\n{scrape}");
+    }
 }
 
 #[tokio::test]
