@@ -2,11 +2,12 @@
 use prost::Message as _;
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "build/bazel/remote/execution/v2/remote_execution.proto",
     "google/bytestream/bytestream.proto",
     "google/rpc/code.proto",
     "google/rpc/error_details.proto",
+    "buildbarn/buildqueuestate/buildqueuestate.proto",
     "buildbarn/remoteactionrouter/remoteactionrouter.proto",
     "buildbarn/remoteworker/remoteworker.proto",
     "buildbarn/resourceusage/resourceusage.proto",

@@ -11,7 +11,7 @@ mod passing;
 pub use any::{UnpackError, pack, pack_encoded, unpack};
 pub use generated::{
     build::bazel::{remote::execution::v2 as rev2, semver},
-    buildbarn::{remoteactionrouter, remoteworker, resourceusage},
+    buildbarn::{buildqueuestate, remoteactionrouter, remoteworker, resourceusage},
     google::{bytestream, longrunning, rpc},
     pointsman::v1,
 };

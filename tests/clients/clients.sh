@@ -7,21 +7,22 @@
 #   clients.sh workspace NAME              copy the sample workspace NAME afresh to /w/NAME in there
 #   clients.sh in COMMAND...               run a command in there, with a clean environment
 #   clients.sh bazel7|bazel2|pants NAME ARGUMENTS...   run it in workspace NAME
+#   clients.sh prometheus ARGUMENTS...    run Prometheus, which needs no root: it is what reads /metrics
 #   clients.sh down                        stop the Bazel servers and unmount
 #
-# CLIENT is bazel7 (7.7.1), bazel2 (2.1.0, by npm), buildbox (recc and trexe) or pants (2.17.1, by pip, for which a
-# Python 3.9 must be there). Bazel 7 and buildbox are packages of Debian "forky" and need its libraries, so all live in
+# CLIENT is bazel7 (7.7.1), bazel2 (2.1.0, by npm), buildbox (recc and trexe), pants (2.17.1, by pip, for which a
+# Python 3.9 must be there) or prometheus (of Debian's package). Bazel 7 and buildbox are packages of Debian "forky" and need its libraries, so all live in
 # a root of their own. A worker for them must run in that root too: Bazel names the compiler by its path.
 # $CLIENTS (default: "clients" in the folder for temporary files) holds everything.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 base=${CLIENTS:-${TMPDIR:-/tmp}/clients}
 root=$base/forky
-all=(bazel7 bazel2 buildbox pants)
+all=(bazel7 bazel2 buildbox pants prometheus)
 clean_env=(env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root USER=root LANG=C.UTF-8)
 
 usage() {
-  sed -n '4,10p' "$0" | cut -c3-
+  sed -n '4,11p' "$0" | cut -c3-
   exit 64
 }
 
@@ -104,6 +105,17 @@ install_pants() {
   touch "$mark"
 }
 
+# Unpacked and not installed: nothing is to run as a service.
+install_prometheus() {
+  local mark=$base/prometheus/.ready
+  [ ! -e "$mark" ] || return 0
+  rm -rf "$base/prometheus"
+  mkdir -p "$base/prometheus"
+  apt-get update -qq
+  (cd "$base/prometheus" && apt-get download -qq prometheus >/dev/null && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb)
+  touch "$mark"
+}
+
 setup() {
   local client start
   mkdir -p "$base"
@@ -135,6 +147,7 @@ setup() {
         fi
         install_pants
         ;;
+      prometheus) install_prometheus ;;
       *)
         echo "unknown client: $client; known are ${all[*]}" >&2
         exit 64
@@ -149,6 +162,7 @@ has() {
     pants)
       [ -e "$base/pants/.ready" ] || { python39 >/dev/null && return 1 || return 3; }
       ;;
+    prometheus) [ -e "$base/prometheus/.ready" ] ;;
     *) [ -e "$root/.have-$1" ] ;;
   esac
 }
@@ -209,6 +223,7 @@ case $command in
   bazel7) enter_bazel bazel "${1:?which workspace}" "${@:2}" ;;
   bazel2) enter_bazel bazel2 "${1:?which workspace}" "${@:2}" ;;
   pants) enter_pants "${1:?which workspace}" "${@:2}" ;;
+  prometheus) exec "$base/prometheus/usr/bin/prometheus" "$@" ;;
   down) down ;;
   *) usage ;;
 esac

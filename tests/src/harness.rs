@@ -19,7 +19,7 @@ mod worker;
 
 pub use bazel::{Bazel, BazelVersion, Spawn};
 pub use binary::{Binary, ask, ask_json, cli};
-pub use clients::Clients;
+pub use clients::{Clients, has_client, prometheus};
 pub use fault_proxy::{Fault, FaultProxy, Pause};
 pub use guest::build_policy;
 pub use http::{HttpAnswer, http, sample};

@@ -111,7 +111,15 @@ impl Bench {
         self.names += 1;
         let wait_until = self.now + Duration::from_secs(3600);
         let poll = PollId(self.names);
-        self.step(Event::Poll(Poll { poll, worker, spec, report, prefer_idle: false, wait_until }));
+        self.step(Event::Poll(Poll {
+            poll,
+            worker,
+            spec,
+            report,
+            prefer_idle: false,
+            outcome: Default::default(),
+            wait_until,
+        }));
     }
 
     /// All workers are busy and much waits: one action comes for each that is completed. Returns what each took per step.

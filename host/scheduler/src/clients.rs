@@ -13,6 +13,7 @@ use crate::route::Route;
 use crate::scheduler::Scheduler;
 use crate::sharing::{OPERATIONS_PER_TASK_MAX, ShareKey};
 use crate::task::{Operation, QueueKey, Task, TaskState};
+use crate::task_metrics::{Sharing, UNCOUNTED};
 use crate::time::Time;
 use crate::timers::Subject;
 
@@ -59,6 +60,7 @@ impl Scheduler {
             attempts: Vec::new(),
             undelivered: 0,
             exhausted: 0,
+            counted_in: UNCOUNTED,
             rests: false,
             aside_until: None,
             has_claim: false,
@@ -71,6 +73,9 @@ impl Scheduler {
         match self.worker_on_one_of(task, &preferred) {
             Some(caller) => self.assign(task, caller, out),
             None => self.place_or_enqueue(task, out),
+        }
+        if self.tasks[task].route.shared {
+            self.count_sharing(task, Sharing::New);
         }
         if self.tasks[task].is_queued() {
             self.tell(operation, out);
@@ -86,7 +91,10 @@ impl Scheduler {
     fn join(&mut self, task: TaskId, name: Text, submitted: Arc<Route>, out: &mut Output) {
         self.tally.submitted(true);
         let priority = submitted.priority;
+        let invocations = self.tasks[task].invocations.len();
         let operation = self.add_operation(task, name, priority, submitted);
+        let is_other = self.tasks[task].invocations.len() > invocations;
+        self.count_sharing(task, if is_other { Sharing::Other } else { Sharing::Same });
         out.effects.push(Effect::Submitted { operation, task, joined: true });
         if priority < self.tasks[task].route.priority {
             self.raise_priority(task, priority);
@@ -126,6 +134,7 @@ impl Scheduler {
             unwatched_since: self.now,
             sequence: 0,
             ended: None,
+            ended_in: None,
             armed: None,
         });
         self.operation_by_name.insert(name, operation);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::classes::{Class, ClassKey, Index};
 use crate::ids::Text;
+use crate::platform_queues::QueueName;
 use crate::properties::{Amounts, Asked, Atom, Offered};
+use crate::route::Property;
 use crate::scheduler::Scheduler;
 use crate::shapes::is_path_prefix;
 use crate::workers::fits;
@@ -19,6 +21,8 @@ pub struct DeclaredPool {
     pub instance_name_prefix: Option<Text>,
     /// The size class of its workers; `None`: any.
     pub size_class: Option<u32>,
+    /// Its platform as it is declared, sorted.
+    pub platform: Vec<Property>,
     /// Its platform as an action's: whoever meets it is one of its workers.
     pub asks: Asked,
     /// Its platform as a worker's: what its workers meet at least.
@@ -34,6 +38,12 @@ impl DeclaredPool {
             && self.size_class.is_none_or(|s| s == size_class)
             && self.asks.atoms.iter().all(|a| offered.atoms.binary_search(a).is_ok())
             && fits(&self.asks.demand, &offered.totals)
+    }
+
+    /// What the queue is called of workers that are all as it is declared.
+    pub fn queue_name(&self) -> QueueName {
+        let prefix = self.instance_name_prefix.clone().unwrap_or_else(|| "".into());
+        QueueName::new(self.size_class.unwrap_or(0), prefix, self.platform.clone())
     }
 
     pub(crate) fn could_run(&self, wanted: &Wanted<'_>) -> bool {
@@ -58,7 +68,10 @@ pub(crate) struct Wanted<'a> {
 impl Scheduler {
     /// Declares the pools there are, in the order in which workers are put into them.
     pub fn declare(&mut self, pools: Arc<[DeclaredPool]>) {
-        pools.iter().for_each(|pool| self.fleet.census.declare(&pool.name));
+        for pool in pools.iter() {
+            self.fleet.census.declare(&pool.name);
+            self.task_tally.declare(&pool.name);
+        }
         self.index.declare(pools);
     }
 
@@ -92,6 +105,22 @@ impl Index {
     /// Size classes of declared pools that could run tasks of a class, were there workers of them.
     pub(crate) fn declared_sizes<'a>(&'a self, key: &'a ClassKey) -> impl Iterator<Item = u32> + 'a {
         self.sizes_of_pools(self.wanted(key))
+    }
+
+    /// Declared pools that could run tasks of a class, and whose size class is meant, with their places in the declaration.
+    pub(crate) fn declared_for_class<'a>(
+        &'a self,
+        class: &'a Class,
+    ) -> impl Iterator<Item = (usize, &'a DeclaredPool)> + 'a {
+        let size = class.key.size;
+        let there = self.lanes[class.lane].key.eligible.first().map(|s| self.shapes[*s].key.size_class);
+        let meant =
+            there.filter(|_| size.is_relative()).or_else(|| size.among(self.declared_sizes(&class.key)));
+        let is_meant =
+            move |pool: &DeclaredPool| pool.size_class.is_none_or(|s| meant.is_none_or(|m| m == s));
+        let wanted = self.wanted(&class.key);
+        let pools = self.declared.iter().enumerate();
+        pools.filter(move |(_, pool)| pool.could_run(&wanted) && is_meant(pool))
     }
 
     /// Size classes of declared pools that could run such an action.

@@ -72,6 +72,13 @@ pub enum Effect {
         /// What came of it.
         outcome: HoldOutcome,
     },
+    /// Workers were told of that are about to go.
+    Terminated {
+        /// How many are known that match.
+        workers: usize,
+        /// Those of them that execute something, by their identity.
+        busy: Vec<Text>,
+    },
     /// A host is given less than before, or more again. For the log.
     Host {
         /// Which host.
@@ -164,6 +171,8 @@ pub enum End {
     Unschedulable(Text),
     /// A policy refused it when asked anew.
     Refused(Text),
+    /// An operator ended it with a status of this gRPC code; the result is the one that this step was about.
+    Killed(i32),
 }
 
 /// What a worker is told.

@@ -7,6 +7,7 @@ use crate::holds::{Hold, Pattern};
 use crate::ids::{ActionDigest, HostId, OperationId, PollId, TaskId, Text};
 use crate::properties::{Asked, Offered};
 use crate::route::{Property, Route};
+use crate::task_metrics::Outcome;
 use crate::time::Time;
 
 /// Everything that the core reacts to.
@@ -46,6 +47,18 @@ pub enum Event {
     AddHold(Hold, Pattern),
     /// An operator takes that back, by the same pattern.
     RemoveHold(Hold, Pattern),
+    /// Workers that are known are about to go: they get nothing new for as long as they are known. Answered by
+    /// [`Effect::Terminated`](crate::effect::Effect).
+    Terminate(Pattern),
+    /// An operator ends a task for everybody, with an answer of the operator's.
+    Kill {
+        /// The task.
+        task: TaskId,
+        /// Nothing happens unless it is still queued.
+        only_queued: bool,
+        /// gRPC code of the answer; not OK.
+        code: i32,
+    },
     /// An operator says that the hosts of these workers are well: they are paused no more for what they said, and in
     /// quarantine no more.
     Release(Pattern),
@@ -85,6 +98,8 @@ pub struct Poll {
     pub report: Report,
     /// It wants no more work (Buildbarn's `prefer_being_idle`).
     pub prefer_idle: bool,
+    /// How what it reports as completed went, for counting.
+    pub outcome: Outcome,
     /// Until when the answer may be put off while there is no work.
     pub wait_until: Time,
 }

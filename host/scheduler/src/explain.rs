@@ -381,9 +381,9 @@ impl Matching<'_> {
         let pool = || scheduler.index.shapes[scheduler.index.kinds[worker.kind].shape].pool;
         if !fits(&self.demand.asked, &host.totals) {
             Obstacle::NeverFits
-        } else if worker.drained {
+        } else if worker.held.drained || worker.held.terminating {
             Obstacle::Drained
-        } else if worker.paused || host.health.pause.is_some() {
+        } else if worker.held.paused || host.health.pause.is_some() {
             Obstacle::Paused
         } else if host.health.is_closed() {
             Obstacle::Quarantined

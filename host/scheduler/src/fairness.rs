@@ -24,6 +24,7 @@ use slotmap::SlotMap;
 use smallvec::SmallVec;
 
 use crate::ids::{InvocationId, LaneId, Map, PoolId, Text};
+use crate::task_metrics::InvocationCounts;
 
 /// Of a longer path only so many keys count.
 pub(crate) const DEPTH_MAX: usize = 8;
@@ -101,6 +102,8 @@ pub(crate) struct Invocations {
     clock: u64,
     pools: SlotMap<PoolId, Pool>,
     pool_by_name: Map<Text, PoolId>,
+    /// How many came and went.
+    pub(crate) counts: InvocationCounts,
 }
 
 impl Default for Invocations {
@@ -124,6 +127,7 @@ impl Default for Invocations {
             clock: 0,
             pools: SlotMap::with_key(),
             pool_by_name: Map::default(),
+            counts: InvocationCounts::default(),
         }
     }
 }
@@ -184,6 +188,7 @@ impl Invocations {
             shares: SmallVec::new(),
         });
         self.by_key.insert((parent, key.clone()), id);
+        self.counts.created[self.nodes[id].depth] += 1;
         self.note_idle(id);
         id
     }
@@ -193,6 +198,7 @@ impl Invocations {
         node.uses += 1;
         if let Some(since) = node.idle_since.take() {
             self.idle.remove(&since);
+            self.counts.activated[node.depth] += 1;
         }
     }
 
@@ -201,6 +207,7 @@ impl Invocations {
         let node = &mut self.nodes[id];
         node.uses -= 1;
         if node.uses == 0 {
+            self.counts.deactivated[node.depth] += 1;
             self.note_idle(id);
             self.drop_idle(IDLE_MAX);
         }
@@ -216,11 +223,13 @@ impl Invocations {
         while self.idle.len() > keep {
             let Some((_, id)) = self.idle.pop_first() else { return };
             let Some(node) = self.nodes.remove(id) else { continue };
+            self.counts.removed[node.depth] += 1;
             let Some(parent) = node.parent else { continue };
             self.by_key.remove(&(parent, node.key));
             let above = &mut self.nodes[parent];
             above.uses -= 1;
             if above.uses == 0 {
+                self.counts.deactivated[above.depth] += 1;
                 self.note_idle(parent);
             }
         }
@@ -258,6 +267,31 @@ impl Invocations {
         }
         keys.reverse();
         keys
+    }
+
+    /// Itself and all above it but the root, coarsest first, with their keys. Nothing if it is forgotten.
+    pub(crate) fn way(&self, id: InvocationId) -> Vec<(InvocationId, Text)> {
+        let mut way = Vec::new();
+        let mut at = id;
+        while let Some(node) = self.nodes.get(at) {
+            let Some(parent) = node.parent else { break };
+            way.push((at, node.key.clone()));
+            at = parent;
+        }
+        way.reverse();
+        way
+    }
+
+    /// Its place among its siblings for workers of a pool, for whoever looks from outside.
+    pub(crate) fn turn(&self, pool: Option<PoolId>, id: InvocationId, urgency: i32) -> (i64, u64, u64) {
+        match (pool, self.nodes.get(id)) {
+            (Some(pool), Some(_)) => {
+                let Rank { score, last_started, born, .. } = self.rank(pool, id, urgency);
+                (score, last_started, born)
+            }
+            (None, Some(node)) => (score(0, urgency), 0, node.born),
+            (_, None) => (i64::MAX, 0, 0),
+        }
     }
 
     // === Pools ===

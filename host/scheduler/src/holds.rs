@@ -5,18 +5,25 @@
 //! candidate for anything.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
 use crate::effect::{Change, Effect, Output};
+use crate::event::WorkerSpec;
 use crate::ids::{HostId, Text, WorkerId};
+use crate::platform_queues::QueueName;
 use crate::records::HoldRecord;
 use crate::scheduler::Scheduler;
 use crate::time::Time;
+use crate::workers::{Held, Worker};
 
-/// Part of a worker's id: it matches workers whose id has all of these entries. Empty, it matches all.
+/// Part of a worker's id, perhaps in one queue: it matches workers of the queue whose id has all of these entries. Empty, it
+/// matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
     /// Sorted, without doubles.
     entries: Vec<(Text, Text)>,
+    /// Only workers of this queue.
+    queue: Option<Arc<QueueName>>,
 }
 
 impl Pattern {
@@ -25,7 +32,17 @@ impl Pattern {
         let mut entries: Vec<_> = entries.into_iter().collect();
         entries.sort_unstable();
         entries.dedup();
-        Self { entries }
+        Self { entries, queue: None }
+    }
+
+    /// The same among workers of one queue.
+    pub fn of_queue(self, queue: Arc<QueueName>) -> Self {
+        Self { queue: Some(queue), ..self }
+    }
+
+    /// The queue, if it means only workers of one.
+    pub fn queue(&self) -> Option<&Arc<QueueName>> {
+        self.queue.as_ref()
     }
 
     /// Its entries, sorted.
@@ -33,16 +50,21 @@ impl Pattern {
         &self.entries
     }
 
-    /// The worker of that id, whose entries are sorted, is meant.
-    pub fn matches(&self, id: &[(Text, Text)]) -> bool {
-        self.entries.iter().all(|entry| id.binary_search(entry).is_ok())
+    /// The worker is meant.
+    pub fn matches(&self, worker: &WorkerSpec) -> bool {
+        self.entries.iter().all(|entry| worker.id.binary_search(entry).is_ok())
+            && self.queue.as_ref().is_none_or(|queue| queue.has(worker))
     }
 }
 
 impl Display for Pattern {
-    /// As JSON.
+    /// Entries as JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_entries(f, &self.entries)
+        write_entries(f, &self.entries)?;
+        let Some(queue) = &self.queue else { return Ok(()) };
+        write!(f, " of prefix '{}', size class {}, ", queue.prefix, queue.size_class)?;
+        let pairs: Vec<_> = queue.platform.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+        write_entries(f, &pairs)
     }
 }
 
@@ -137,18 +159,28 @@ impl Scheduler {
         if matches!(outcome, HoldOutcome::Added(_)) {
             self.holds.insert((hold, pattern.clone()), self.now);
             out.changes.push(Change::PutHold(hold, pattern));
-            let mut hosts: Vec<Text> = Vec::new();
-            for worker in matching {
-                self.hold_worker(worker);
-                let host = &self.fleet.hosts[self.fleet.workers[worker].host].key;
-                if hosts.last() != Some(host) {
-                    hosts.push(host.clone());
-                }
-            }
-            hosts.iter().for_each(|host| self.return_what_waits_for(host, out));
-            // Tasks that failed elsewhere may have waited for these.
-            self.offer_what_was_avoided(out);
+            self.hold_matching(&matching, out, |scheduler, id| scheduler.hold_worker(id));
         }
+    }
+
+    /// Holds workers, which come by host.
+    pub(crate) fn hold_matching(
+        &mut self,
+        matching: &[WorkerId],
+        out: &mut Output,
+        hold: impl Fn(&mut Self, WorkerId),
+    ) {
+        let mut hosts: Vec<Text> = Vec::new();
+        for worker in matching {
+            hold(self, *worker);
+            let host = &self.fleet.hosts[self.fleet.workers[*worker].host].key;
+            if hosts.last() != Some(host) {
+                hosts.push(host.clone());
+            }
+        }
+        hosts.iter().for_each(|host| self.return_what_waits_for(host, out));
+        // Tasks that failed elsewhere may have waited for these.
+        self.offer_what_was_avoided(out);
     }
 
     pub(crate) fn remove_hold(&mut self, hold: Hold, pattern: Pattern, out: &mut Output) {
@@ -186,9 +218,27 @@ impl Scheduler {
         }
     }
 
+    /// Workers that are known and match get nothing new for as long as they are known.
+    pub(crate) fn terminate(&mut self, pattern: &Pattern, out: &mut Output) {
+        let matching = self.workers_matching(pattern);
+        let mut busy = Vec::new();
+        for worker in &matching {
+            let worker = &self.fleet.workers[*worker];
+            if worker.run.is_some() {
+                busy.push(worker.key.clone());
+            }
+        }
+        out.effects.push(Effect::Terminated { workers: matching.len(), busy });
+        self.hold_matching(&matching, out, |scheduler, id| {
+            scheduler.count_worker_terminating(id);
+            let held = Held { terminating: true, ..scheduler.fleet.workers[id].held };
+            scheduler.fleet.hold(&scheduler.index, id, held);
+        });
+    }
+
     /// By host, so that no host is offered work before all its workers are let go.
     fn workers_matching(&self, pattern: &Pattern) -> Vec<WorkerId> {
-        let all = self.fleet.workers.iter().filter(|(_, w)| pattern.matches(&w.spec.id));
+        let all = self.fleet.workers.iter().filter(|(_, w)| pattern.matches(&w.spec));
         let mut workers: Vec<_> = all.map(|(id, w)| (w.host, id)).collect();
         workers.sort_unstable();
         workers.into_iter().map(|(_, id)| id).collect()
@@ -196,10 +246,10 @@ impl Scheduler {
 
     /// Holds a worker, or lets it go, by the patterns in force.
     pub(crate) fn hold_worker(&mut self, id: WorkerId) {
-        let worker_id = &self.fleet.workers[id].spec.id;
-        let is = |hold: Hold| self.holds.keys().any(|(h, p)| *h == hold && p.matches(worker_id));
-        let (drained, paused) = (is(Hold::Drain), is(Hold::Pause));
-        self.fleet.hold(&self.index, id, drained, paused);
+        let Worker { spec, held, .. } = &self.fleet.workers[id];
+        let is = |hold: Hold| self.holds.keys().any(|(h, p)| *h == hold && p.matches(spec));
+        let held = Held { drained: is(Hold::Drain), paused: is(Hold::Pause), ..*held };
+        self.fleet.hold(&self.index, id, held);
     }
 
     /// Drains and pauses in force.
@@ -221,15 +271,43 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Terms;
+    use crate::properties::Offered;
+    use crate::route::Property;
 
     fn entries(list: &[(&str, &str)]) -> Vec<(Text, Text)> {
         list.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
     }
 
+    fn spec() -> WorkerSpec {
+        WorkerSpec {
+            id: Vec::new(),
+            host: "h".into(),
+            instance_name_prefix: "a".into(),
+            properties: vec![Property::new("OSFamily", "linux")],
+            offered: Offered::default(),
+            size_class: 2,
+            pool: "p".into(),
+            max_inflight_tasks: 0,
+            terms: Terms::default(),
+        }
+    }
+
+    #[test]
+    fn a_pattern_may_be_of_one_queue() {
+        let name = QueueName::of(&spec());
+        let meets = |name: QueueName| Pattern::default().of_queue(Arc::new(name)).matches(&spec());
+        assert!(meets(name.clone()));
+        assert!(!meets(QueueName { size_class: 1, ..name.clone() }));
+        assert!(!meets(QueueName { prefix: "".into(), ..name.clone() }));
+        assert!(!meets(QueueName { platform: Vec::new(), ..name }));
+    }
+
     #[test]
     fn a_pattern_is_a_part_of_the_id() {
         let id = entries(&[("hostname", "a"), ("thread", "1")]);
-        let meets = |list| Pattern::new(entries(list)).matches(&id);
+        let spec = WorkerSpec { id, ..spec() };
+        let meets = |list| Pattern::new(entries(list)).matches(&spec);
         assert!(meets(&[]));
         assert!(meets(&[("thread", "1")]));
         assert!(meets(&[("thread", "1"), ("hostname", "a")]));

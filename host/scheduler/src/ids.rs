@@ -29,6 +29,8 @@ slotmap::new_key_type! {
     pub struct InvocationId;
     /// Workers that are shared out together.
     pub struct PoolId;
+    /// Workers that say the same of themselves: a queue as Buildbarn has it.
+    pub struct QueueId;
 }
 
 /// One Synchronize call, named by the driver; never used twice.

@@ -27,6 +27,8 @@ impl Scheduler {
         self.check_together()?;
         self.check_fairness()?;
         self.check_metrics()?;
+        self.check_queues()?;
+        self.check_task_metrics()?;
         self.check_nobody_waits_in_vain()
     }
 

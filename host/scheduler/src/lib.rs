@@ -22,7 +22,8 @@
 //! | [`records`] | what must survive, and how to come back from it |
 //! | [`explain`] | why a task is still queued, as data and in words |
 //! | [`views`], [`invariants`] | looks at the state; what must always hold |
-//! | [`metrics`] | running counts, for monitoring |
+//! | [`platform_queues`], [`queue_views`] | queues as Buildbarn has them, for front ends that show those |
+//! | [`metrics`], [`task_metrics`] | running counts, for monitoring |
 //!
 //! # Invariants
 //! - No accepted action is lost or answered twice.
@@ -55,9 +56,11 @@ mod larger;
 mod lifecycle;
 pub mod metrics;
 pub mod placement;
+pub mod platform_queues;
 mod polls;
 pub mod properties;
 mod queue;
+pub mod queue_views;
 mod reasons;
 pub mod records;
 mod reservations;
@@ -66,6 +69,7 @@ pub mod scheduler;
 mod shapes;
 mod sharing;
 pub mod task;
+pub mod task_metrics;
 pub mod time;
 mod timers;
 mod together;

@@ -8,7 +8,8 @@ use crate::ids::{InvocationId, OperationId, TaskId, Text};
 use crate::lanes::Waiting;
 use crate::metrics::{Claim, Retry};
 use crate::scheduler::Scheduler;
-use crate::task::{Failure, Operation, TaskState};
+use crate::task::{EndedIn, Failure, Operation, TaskState};
+use crate::task_metrics::UNCOUNTED;
 use crate::time::Time;
 use crate::timers::Subject;
 
@@ -28,6 +29,7 @@ impl Scheduler {
             invocations: task.invocations.iter().map(|(i, _)| *i).collect(),
         };
         self.index.push(id, waiting);
+        self.count_queued(id);
         let lane = self.index.classes[self.tasks[id].class].lane;
         self.index.lanes[lane].stalled.get_or_insert(self.now);
         self.arm_look();
@@ -102,6 +104,8 @@ impl Scheduler {
 
     /// The task is over for everybody. A worker that still runs it learns so when it next calls.
     pub(crate) fn end_task(&mut self, id: TaskId, end: &End, out: &mut Output) {
+        let queue = self.queue_of_running(id);
+        let counted_in = self.count_ended(id, end);
         match self.tasks[id].state {
             TaskState::Queued => {
                 self.dequeue(id);
@@ -123,8 +127,12 @@ impl Scheduler {
         for (invocation, _) in &task.invocations {
             self.index.invocations.leave(*invocation);
         }
-        for operation in &task.operations {
+        for (i, operation) in task.operations.iter().enumerate() {
             self.end_operation(*operation, id, end, out);
+            if let Some(operation) = self.operations.get_mut(*operation) {
+                let counted_in = if i == 0 { counted_in } else { UNCOUNTED };
+                operation.ended_in = Some(Box::new(EndedIn { queue: queue.clone(), counted_in }));
+            }
         }
         out.changes.push(Change::DeleteTask(task.sequence));
         out.effects.push(Effect::Dropped(id));
@@ -150,6 +158,12 @@ impl Scheduler {
     pub(crate) fn forget(&mut self, id: OperationId, out: &mut Output) {
         let Some(operation) = self.operations.remove(id) else { return };
         self.operation_by_name.remove(&operation.name);
+        if let (Some(ended), Some(EndedIn { counted_in, .. })) =
+            (operation.ended, operation.ended_in.as_deref())
+            && *counted_in != UNCOUNTED
+        {
+            self.task_tally.pool(*counted_in).completed.add(self.now.since(ended));
+        }
         out.effects.push(Effect::Forgotten(id));
         if operation.ended.is_some() {
             out.changes.push(Change::DeleteFinished(operation.name));
@@ -168,6 +182,7 @@ impl Scheduler {
             unwatched_since: ended,
             sequence: 1,
             ended: Some(ended),
+            ended_in: None,
             armed: None,
         };
         let id = self.operations.insert(operation);

@@ -35,7 +35,17 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    fn add(&mut self, length: Duration) {
+    /// How often in all.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, n)| *sum += n);
+        self.sum_ms = self.sum_ms.saturating_add(other.sum_ms);
+    }
+
+    pub(crate) fn add(&mut self, length: Duration) {
         let ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         self.buckets[BOUNDS_MS.partition_point(|bound| *bound < ms)] += 1;
         self.sum_ms = self.sum_ms.saturating_add(ms);
@@ -80,7 +90,7 @@ impl WorkerState {
 }
 
 /// How tasks end.
-const ENDS: [&str; 6] = ["reported", "cached", "cancelled", "gave_up", "unschedulable", "refused"];
+const ENDS: [&str; 7] = ["reported", "cached", "cancelled", "gave_up", "unschedulable", "refused", "killed"];
 /// Why tasks go back into the queue.
 const RETRIES: [&str; 6] = ["lost", "given_back", "reported", "run_again", "undelivered", "exhausted"];
 /// What becomes of claims on hosts.
@@ -149,6 +159,9 @@ pub struct PoolMetrics {
     pub queued: usize,
     /// Its workers, by state in the order of [`WorkerState::ALL`].
     pub workers: [usize; WorkerState::ALL.len()],
+    /// Tasks that wait for it or that its workers have, each counted in one pool, whether it has workers or not; `None` for a
+    /// pool that nobody declared. See [`crate::task_metrics`].
+    pub load: Option<u64>,
     /// Tasks given to its workers.
     pub assigned: u64,
     /// From a task's arrival until the first time that a worker is given it.
@@ -211,6 +224,12 @@ impl Census {
         }
     }
 
+    /// Workers of a pool; of one beyond the bound, of all such.
+    pub(crate) fn workers_of(&self, name: &Text) -> usize {
+        let slot = self.slots.get(name).copied().unwrap_or(0);
+        self.pools[usize::from(slot)].workers.iter().sum()
+    }
+
     pub(crate) fn came(&mut self, slot: Slot, state: WorkerState) {
         self.pools[usize::from(slot)].workers[state as usize] += 1;
     }
@@ -262,6 +281,7 @@ impl Tally {
             End::GaveUp(_) => 3,
             End::Unschedulable(_) => 4,
             End::Refused(_) => 5,
+            End::Killed(_) => 6,
         };
         self.ended[at] += 1;
     }
@@ -372,6 +392,7 @@ impl Scheduler {
                     name: Arc::clone(&members.name),
                     queued: 0,
                     workers: members.workers,
+                    load: self.task_tally.load(&members.name),
                     assigned: done.assigned,
                     wait: done.wait,
                     execution: done.execution,

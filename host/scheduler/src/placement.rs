@@ -250,6 +250,8 @@ impl Scheduler {
         let waited = is_first.then(|| self.now.since(task.queued_at));
         self.tally.assigned(self.fleet.workers[worker].slot, waited);
         task.state = TaskState::Running(worker);
+        let counted_in = self.fleet.workers[worker].task_slot;
+        self.count_taken(id, counted_in);
         self.count_running(id, true);
         let task = &self.tasks[id];
         let class = &self.index.classes[task.class].key;
@@ -263,6 +265,7 @@ impl Scheduler {
             since: self.now,
             stage: None,
             sent_again: 0,
+            counted_in,
         };
         let operations = task.operations.clone();
         let (exclusivity, pool) = (run.exclusivity.clone(), self.pool_of(worker));

@@ -11,6 +11,7 @@ use crate::properties::Amounts;
 use crate::route::Exclusivity;
 use crate::scheduler::{Scheduler, reply};
 use crate::task::Failure;
+use crate::task_metrics::Outcome;
 use crate::timers::Subject;
 use crate::workers::{Gone, Run};
 
@@ -32,6 +33,7 @@ impl Scheduler {
             // It may bring capacity to a host whose workers wait; they are offered it with what the call brings.
             None => {
                 let worker = self.fleet.register(&mut self.index, &poll.worker, &poll.spec, self.now);
+                self.count_worker_came(worker);
                 self.hold_worker(worker);
                 // It may come back with what is remembered of it.
                 self.arm_host(self.fleet.workers[worker].host);
@@ -62,6 +64,7 @@ impl Scheduler {
             }
             Report::Completed(digest, verdict) if run.digest.is_reported_as(digest) => {
                 let tried = Tried { worker, since: run.since };
+                self.count_left_worker(worker, poll.outcome);
                 self.tally.executed(self.fleet.workers[worker].slot, self.now.since(tried.since));
                 self.stop(worker);
                 let again = self.completed(tried, task, verdict, out);
@@ -74,6 +77,7 @@ impl Scheduler {
             }
             _ => {
                 let (tried, started) = (Tried { worker, since: run.since }, run.stage.is_some());
+                self.count_left_worker(worker, Outcome::GIVEN_BACK);
                 self.stop(worker);
                 let again = self.take_back(tried, task, started, poll.prefer_idle, out);
                 self.poll_without_task(worker, again, poll, out);
@@ -207,6 +211,7 @@ impl Scheduler {
             since: self.now,
             stage: None,
             sent_again: 0,
+            counted_in: 0,
         };
         self.fleet.start(&self.index, worker, run);
     }
@@ -247,6 +252,8 @@ impl Scheduler {
     }
 
     fn lost(&mut self, id: WorkerId, out: &mut Output) {
+        self.count_left_worker(id, Outcome::LOST);
+        self.count_worker_gone(id);
         let run = self.stop(id);
         let again = run.and_then(|run| Some((run.task?, run.since))).and_then(|(task, since)| {
             let after = self.config.worker_expiry.as_secs();
@@ -291,6 +298,13 @@ impl Scheduler {
         }
         let host = old.host.clone();
         let Some(gone) = self.fleet.change(&mut self.index, id, spec) else { return };
+        if self.task_tally.slot(&spec.pool) != self.fleet.workers[id].task_slot {
+            self.count_worker_gone(id);
+            self.count_worker_came(id);
+        }
+        if self.holds.keys().any(|(_, pattern)| pattern.queue().is_some()) {
+            self.hold_matching(&[id], out, |scheduler, id| scheduler.hold_worker(id));
+        }
         // Its host's workers are offered what is new with what the call brings.
         self.host_has_less(&host, &gone, out);
     }

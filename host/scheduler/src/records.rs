@@ -11,10 +11,11 @@ use crate::properties::{Amounts, Schema};
 use crate::route::Route;
 use crate::scheduler::{Config, Scheduler};
 use crate::task::{Attempt, Operation, Task, TaskState};
+use crate::task_metrics::UNCOUNTED;
 use crate::time::Time;
 
 /// Version of the records below.
-pub const RECORD_VERSION: u32 = 4;
+pub const RECORD_VERSION: u32 = 5;
 
 /// A task, as it is written down. What the driver keeps for it (the Action, say) goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +180,7 @@ impl Scheduler {
             attempts: record.attempts.clone(),
             undelivered: 0,
             exhausted: 0,
+            counted_in: UNCOUNTED,
             rests: false,
             aside_until: None,
             has_claim: false,

@@ -18,6 +18,7 @@ use crate::placement::Placement;
 use crate::properties::Schema;
 use crate::sharing::Sharable;
 use crate::task::{Operation, Task};
+use crate::task_metrics::TaskTally;
 use crate::time::Time;
 use crate::timers::{Subject, Timers};
 use crate::together::Later;
@@ -163,6 +164,7 @@ pub struct Scheduler {
     pub(crate) finished: VecDeque<(Time, OperationId)>,
     pub(crate) next_sequence: u64,
     pub(crate) tally: Tally,
+    pub(crate) task_tally: TaskTally,
 }
 
 impl Scheduler {
@@ -191,6 +193,7 @@ impl Scheduler {
             finished: VecDeque::new(),
             next_sequence: 0,
             tally: Tally::default(),
+            task_tally: TaskTally::default(),
         }
     }
 
@@ -219,6 +222,12 @@ impl Scheduler {
             }
             Event::AddHold(hold, pattern) => self.add_hold(hold, pattern, out),
             Event::RemoveHold(hold, pattern) => self.remove_hold(hold, pattern, out),
+            Event::Terminate(pattern) => self.terminate(&pattern, out),
+            Event::Kill { task, only_queued, code } => {
+                if self.tasks.get(task).is_some_and(|t| !only_queued || t.is_queued()) {
+                    self.end_task(task, &End::Killed(code), out);
+                }
+            }
             Event::Release(pattern) => self.release(&pattern, out),
             Event::Deadline => {}
         }

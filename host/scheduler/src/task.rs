@@ -6,7 +6,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::ids::{ActionDigest, ClassId, InvocationId, OperationId, TaskId, Text, WorkerId};
+use crate::platform_queues::QueueName;
 use crate::route::Route;
+use crate::task_metrics::PoolSlot;
 use crate::time::Time;
 
 /// Place in a queue: smaller goes first. It never changes while a task waits, ageing included: a task's age is
@@ -105,6 +107,8 @@ pub struct Task {
     pub rests: bool,
     /// Since when no worker that was known could ever run it; `None`: one could when it was last looked at.
     pub(crate) unserved_since: Option<Time>,
+    /// In which pool it is counted while it is queued.
+    pub(crate) counted_in: PoolSlot,
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
     /// Until when it waits for one host alone, while it does: the one that last ran its affinity key, or the one that is kept
@@ -128,6 +132,15 @@ impl Task {
     }
 }
 
+/// Where a task was when it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedIn {
+    /// Workers of this queue had it, if any had.
+    pub(crate) queue: Option<Arc<QueueName>>,
+    /// In which pool the task is counted as over, if by this operation; or `UNCOUNTED`.
+    pub(crate) counted_in: PoolSlot,
+}
+
 /// A client's handle on a task.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -149,6 +162,8 @@ pub struct Operation {
     pub sequence: u64,
     /// When it ended, if it has.
     pub ended: Option<Time>,
+    /// Where its task was when it ended. Boxed: what waits has none.
+    pub(crate) ended_in: Option<Box<EndedIn>>,
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
 }

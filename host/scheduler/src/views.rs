@@ -47,6 +47,8 @@ pub struct WorkerView {
     pub activity: Activity,
     /// An operator's pattern drains it.
     pub drained: bool,
+    /// It is about to go: it gets nothing new for as long as it is known.
+    pub terminating: bool,
     /// Why it is paused, if it is: by an operator's pattern, or since its host is out of resources.
     pub paused: Option<Text>,
     /// Why its host is in quarantine, if it is, and until when.
@@ -194,7 +196,8 @@ impl Scheduler {
             key: worker.key.clone(),
             spec: worker.spec.clone(),
             activity,
-            drained: worker.drained,
+            drained: worker.held.drained,
+            terminating: worker.held.terminating,
             paused: self.why_paused(worker, host),
             quarantined: self.why_quarantined(host),
             reserved_for: host.reserved.and_then(|task| self.first_operation(task)),
@@ -212,7 +215,7 @@ impl Scheduler {
             let left = pause.until.since(self.now).as_secs();
             format!("out of resources, for {left} s or until it completes an action: {}", pause.cause).into()
         });
-        if worker.paused { Some("by an operator".into()) } else { by_itself }
+        if worker.held.paused { Some("by an operator".into()) } else { by_itself }
     }
 
     fn why_quarantined(&self, host: &Host) -> Option<Text> {
@@ -259,7 +262,7 @@ impl Scheduler {
     pub fn drains(&self) -> Vec<HoldView> {
         let view = |record: HoldRecord| {
             let HoldRecord { hold, pattern, since } = record;
-            let matching = || self.fleet.workers.values().filter(|w| pattern.matches(&w.spec.id));
+            let matching = || self.fleet.workers.values().filter(|w| pattern.matches(&w.spec));
             let (workers, busy) = (matching().count(), matching().filter(|w| w.run.is_some()).count());
             HoldView { hold, age: self.now.since(since), workers, busy, pattern }
         };

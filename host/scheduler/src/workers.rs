@@ -13,11 +13,13 @@ use smallvec::SmallVec;
 use crate::classes::{Demand, Index};
 use crate::event::{Stage, WorkerSpec};
 use crate::health::Health;
-use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
+use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, QueueId, Set, ShapeId, TaskId, Text, WorkerId};
 use crate::metrics::{Census, Slot, WorkerState};
 use crate::placement::Placement;
+use crate::platform_queues::Queues;
 use crate::properties::Amounts;
 use crate::route::Exclusivity;
+use crate::task_metrics::PoolSlot;
 use crate::time::Time;
 use crate::together::Admission;
 
@@ -75,12 +77,14 @@ pub(crate) struct Worker {
     pub(crate) spec: Arc<WorkerSpec>,
     pub(crate) host: HostId,
     pub(crate) kind: KindId,
+    /// What front ends show it in.
+    pub(crate) queue: QueueId,
     /// Where its pool is counted.
     pub(crate) slot: Slot,
-    /// An operator's pattern matches it: it gets nothing new.
-    pub(crate) drained: bool,
-    /// The same, of a pause.
-    pub(crate) paused: bool,
+    /// Where it is counted, and what it runs, if its pool is declared.
+    pub(crate) task_slot: PoolSlot,
+    /// Why it gets nothing new, if so.
+    pub(crate) held: Held,
     pub(crate) run: Option<Run>,
     /// Since when it has had nothing to do, while it has nothing.
     pub(crate) idle_since: Time,
@@ -90,6 +94,17 @@ pub(crate) struct Worker {
     pub(crate) deadline: Time,
     /// When its timer comes up.
     pub(crate) armed: Option<Time>,
+}
+
+/// Why a worker gets nothing new. It may be several of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// An operator's pattern for drains matches it.
+    pub(crate) drained: bool,
+    /// The same, of a pause.
+    pub(crate) paused: bool,
+    /// It is about to go: it is held for as long as it is known.
+    pub(crate) terminating: bool,
 }
 
 /// What a worker has been given, or was found doing.
@@ -112,6 +127,8 @@ pub(crate) struct Run {
     pub(crate) stage: Option<Stage>,
     /// How often the task was sent again.
     pub(crate) sent_again: u32,
+    /// In which pool it is counted.
+    pub(crate) counted_in: PoolSlot,
 }
 
 /// A host, among those with as much free that an arriving task may go to: least recently used first.
@@ -144,6 +161,7 @@ pub(crate) struct Fleet {
     pub(crate) open: Map<ShapeId, BTreeMap<Amounts, BTreeSet<Open>>>,
     placement: Placement,
     pub(crate) census: Census,
+    pub(crate) queues: Queues,
     /// How hosts did that are gone, if badly.
     remembered: BTreeMap<Text, Health>,
     /// Counts uses and waits.
@@ -153,7 +171,8 @@ pub(crate) struct Fleet {
 impl Worker {
     /// It gets nothing new.
     pub(crate) fn is_held(&self) -> bool {
-        self.drained || self.paused
+        let Held { drained, paused, terminating } = self.held;
+        drained || paused || terminating
     }
 }
 
@@ -296,9 +315,9 @@ impl Fleet {
     }
 
     /// Drains or pauses a worker, or lets it go. Its call waits on.
-    pub(crate) fn hold(&mut self, index: &Index, id: WorkerId, drained: bool, paused: bool) {
+    pub(crate) fn hold(&mut self, index: &Index, id: WorkerId, held: Held) {
         let was_held = self.workers[id].is_held();
-        self.alter(id, |worker| (worker.drained, worker.paused) = (drained, paused));
+        self.alter(id, |worker| worker.held = held);
         let worker = &self.workers[id];
         if was_held == worker.is_held() {
             return;

@@ -81,6 +81,18 @@ fn what_had_a_host_kept_as_a_last_resort_comes_after_those_who_chose() {
 }
 
 #[test]
+fn nothing_is_lost_when_operators_end_tasks_and_workers() {
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in sim::ENDS_FROM..sim::ENDS_FROM + SEEDS / 4 {
+        for (what, n) in play(seed, STEPS).1 {
+            *seen.entry(what).or_default() += n;
+        }
+    }
+    println!("{seen:?}");
+    assert!(["killed", "told to go"].iter().all(|what| seen.get(what).is_some_and(|n| *n >= 20)), "{seen:?}");
+}
+
+#[test]
 fn nothing_is_lost_or_done_twice() {
     let steps = number("POINTSMAN_SIM_STEPS").unwrap_or(STEPS);
     if let Some(seed) = number("POINTSMAN_SIM_SEED") {

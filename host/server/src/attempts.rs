@@ -9,6 +9,7 @@ use pointsman_proto::resourceusage::PosixResourceUsage;
 use pointsman_proto::rev2::{ExecuteResponse, ExecutedActionMetadata};
 use pointsman_proto::{rpc, unpack};
 use pointsman_scheduler::task::{self, Failure};
+use pointsman_scheduler::task_metrics::{self, RunResult};
 use prost::Name as _;
 use prost_types::Timestamp;
 
@@ -64,6 +65,18 @@ pub fn ended(response: &ExecuteResponse, given: &Given) -> Attempt {
         cores: usage.as_ref().and_then(|u| cores(u, wall)),
         peak_memory_mib: usage.as_ref().and_then(peak_memory_mib),
     }
+}
+
+/// How an execution that ended with this is counted.
+pub fn counted(response: &ExecuteResponse) -> task_metrics::Outcome {
+    let code = response.status.as_ref().map_or(0, |status| status.code);
+    let result = match (code, &response.result) {
+        (0, Some(result)) if result.exit_code == 0 => RunResult::Success,
+        (0, Some(_)) => RunResult::NonZeroExitCode,
+        (0, None) => RunResult::ActionResultMissing,
+        _ => RunResult::Failure,
+    };
+    task_metrics::Outcome::new(result, code)
 }
 
 /// What an attempt that ended with this teaches; `None`: nothing, as it did not run, or not here.

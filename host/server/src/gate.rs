@@ -10,10 +10,11 @@ use tower::{Layer, Service};
 use crate::config::Services;
 
 /// What a server has that others send it actions to.
-const EXECUTION: [&str; 6] = [
+const EXECUTION: [&str; 7] = [
     "build.bazel.remote.execution.v2.Execution",
     "google.longrunning.Operations",
     "buildbarn.remoteworker.OperationQueue",
+    "buildbarn.buildqueuestate.BuildQueueState",
     "pointsman.v1.Admin",
     "pointsman.v1.Policies",
     "pointsman.v1.Sizes",

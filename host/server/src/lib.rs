@@ -5,6 +5,7 @@ pub mod arrivals;
 pub mod aside;
 pub mod attempts;
 mod base;
+pub mod buildqueuestate;
 pub mod cli;
 pub mod config;
 pub mod decisions;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pointsman_policy::{Manager, Options, Recorder, Runtime};
+use pointsman_proto::buildqueuestate::build_queue_state_server::BuildQueueStateServer;
 use pointsman_proto::bytestream::byte_stream_server::ByteStreamServer;
 use pointsman_proto::longrunning::operations_server::OperationsServer;
 use pointsman_proto::remoteworker::operation_queue_server::OperationQueueServer;
@@ -32,6 +33,7 @@ use crate::admin::sizes::SizesService;
 use crate::arrivals::Arrivals;
 use crate::aside::Aside;
 use crate::base::{self, SidePort};
+use crate::buildqueuestate::BuildQueueStateService;
 use crate::config::{self, Config, Matching, PlatformValues};
 use crate::decisions::Decisions;
 use crate::driver::Driver;
@@ -160,6 +162,7 @@ impl Server {
             refused: refused.clone(),
             storage: embedded.map(|storage| (storage, config.storage.max_size_bytes)),
             readiness: side_port.readiness.clone(),
+            buildbarn: config.http.buildbarn_metrics.then(|| pools.clone()),
         }));
         let synchronize = SynchronizeService::new(
             driver.clone(),
@@ -189,6 +192,10 @@ impl Server {
             )
             .add_service(OperationQueueServer::new(synchronize).max_decoding_message_size(limit))
             .add_service(AdminServer::new(AdminService::new(driver.clone(), refused)))
+            .add_service(BuildQueueStateServer::new(BuildQueueStateService::new(
+                driver.clone(),
+                stop.clone(),
+            )))
             .add_service(SizesServer::new(SizesService::new(learning.clone())))
             .add_service(base::policies_service(&policies, &manager, decisions.as_ref(), &stop))
             .add_service(health_service)
@@ -373,6 +380,7 @@ fn pools(config: &Config, schema: &Schema) -> anyhow::Result<Arc<[DeclaredPool]>
             name: pool.name.as_str().into(),
             instance_name_prefix: pool.instance_name_prefix.as_deref().map(Into::into),
             size_class: pool.size_class,
+            platform: platform.clone(),
             asks: schema.action(&platform)?,
             offers: schema.worker(&platform)?,
             max_inflight_tasks: pool.max_inflight_tasks,

@@ -78,15 +78,151 @@ buildbarn.resourceusage
     15 int64 voluntary_context_switches
     16 int64 involuntary_context_switches
     17 string termination_signal
+buildbarn.buildqueuestate
+  PaginationInfo
+    1 uint32 start_index
+    2 uint32 total_entries
+  PlatformQueueName
+    1 string instance_name_prefix
+    2 REV2.Platform platform
+  SizeClassQueueName
+    1 buildbarn.buildqueuestate.PlatformQueueName platform_queue_name
+    2 uint32 size_class
+  InvocationName
+    1 buildbarn.buildqueuestate.SizeClassQueueName size_class_queue_name
+    2 repeated google.protobuf.Any ids
+  OperationState
+    1 string name
+    2 buildbarn.buildqueuestate.InvocationName invocation_name
+    4 google.protobuf.Timestamp queued_timestamp
+    5 REV2.Digest action_digest
+    7 google.protobuf.Timestamp timeout
+    8 oneof stage google.protobuf.Empty queued
+    9 oneof stage google.protobuf.Empty executing
+    10 oneof stage REV2.ExecuteResponse completed
+    11 string target_id
+    12 int32 priority
+    13 string instance_name_suffix
+    14 google.protobuf.Duration expected_duration
+    15 REV2.DigestFunction.Value digest_function
+  SizeClassQueueState
+    1 uint32 size_class
+    2 google.protobuf.Timestamp timeout
+    5 uint32 workers_count
+    7 uint32 drains_count
+    9 buildbarn.buildqueuestate.InvocationState root_invocation
+  PlatformQueueState
+    1 buildbarn.buildqueuestate.PlatformQueueName name
+    2 repeated buildbarn.buildqueuestate.SizeClassQueueState size_class_queues
+  InvocationState
+    2 buildbarn.buildqueuestate.InvocationState.QueuedOperationsCount queued_operations_count
+    4 uint32 executing_workers_count
+    5 uint32 idle_workers_count
+    6 uint32 idle_synchronizing_workers_count
+    7 uint32 children_count
+    8 uint32 active_children_count
+    9 uint32 queued_children_count
+  InvocationState.QueuedOperationsCount
+    1 uint32 direct
+    2 uint32 indirect
+  InvocationChildState
+    1 google.protobuf.Any id
+    2 buildbarn.buildqueuestate.InvocationState state
+  WorkerState
+    1 map string string id
+    2 google.protobuf.Timestamp timeout
+    3 buildbarn.buildqueuestate.OperationState current_operation
+    4 bool drained
+  DrainState
+    1 map string string worker_id_pattern
+    2 google.protobuf.Timestamp created_timestamp
+  GetOperationRequest
+    1 string operation_name
+  GetOperationResponse
+    1 buildbarn.buildqueuestate.OperationState operation
+  ListOperationsRequest
+    1 uint32 page_size
+    2 buildbarn.buildqueuestate.ListOperationsRequest.StartAfter start_after
+    3 google.protobuf.Any filter_invocation_id
+    4 REV2.ExecutionStage.Value filter_stage
+  ListOperationsRequest.StartAfter
+    1 string operation_name
+  ListOperationsResponse
+    1 repeated buildbarn.buildqueuestate.OperationState operations
+    2 buildbarn.buildqueuestate.PaginationInfo pagination_info
+  KillOperationsRequest
+    1 buildbarn.buildqueuestate.KillOperationsRequest.Filter filter
+    2 google.rpc.Status status
+  KillOperationsRequest.Filter
+    1 oneof type string operation_name
+    2 oneof type buildbarn.buildqueuestate.SizeClassQueueName size_class_queue_without_workers
+  ListPlatformQueuesResponse
+    1 repeated buildbarn.buildqueuestate.PlatformQueueState platform_queues
+  ListInvocationChildrenRequest
+    1 buildbarn.buildqueuestate.InvocationName invocation_name
+    2 buildbarn.buildqueuestate.ListInvocationChildrenRequest.Filter filter
+  ListInvocationChildrenRequest.Filter
+    0 ALL
+    1 ACTIVE
+    2 QUEUED
+  ListInvocationChildrenResponse
+    1 repeated buildbarn.buildqueuestate.InvocationChildState children
+  ListQueuedOperationsRequest
+    1 buildbarn.buildqueuestate.InvocationName invocation_name
+    3 uint32 page_size
+    4 buildbarn.buildqueuestate.ListQueuedOperationsRequest.StartAfter start_after
+  ListQueuedOperationsRequest.StartAfter
+    1 int32 priority
+    2 google.protobuf.Timestamp queued_timestamp
+    3 google.protobuf.Duration expected_duration
+  ListQueuedOperationsResponse
+    1 repeated buildbarn.buildqueuestate.OperationState queued_operations
+    2 buildbarn.buildqueuestate.PaginationInfo pagination_info
+  ListWorkersRequest
+    1 buildbarn.buildqueuestate.ListWorkersRequest.Filter filter
+    3 uint32 page_size
+    4 buildbarn.buildqueuestate.ListWorkersRequest.StartAfter start_after
+  ListWorkersRequest.Filter
+    1 oneof type buildbarn.buildqueuestate.SizeClassQueueName all
+    2 oneof type buildbarn.buildqueuestate.InvocationName executing
+    3 oneof type buildbarn.buildqueuestate.InvocationName idle_synchronizing
+  ListWorkersRequest.StartAfter
+    1 map string string worker_id
+  ListWorkersResponse
+    1 repeated buildbarn.buildqueuestate.WorkerState workers
+    2 buildbarn.buildqueuestate.PaginationInfo pagination_info
+  TerminateWorkersRequest
+    1 map string string worker_id_pattern
+  ListDrainsRequest
+    1 buildbarn.buildqueuestate.SizeClassQueueName size_class_queue_name
+  ListDrainsResponse
+    1 repeated buildbarn.buildqueuestate.DrainState drains
+  AddOrRemoveDrainRequest
+    1 buildbarn.buildqueuestate.SizeClassQueueName size_class_queue_name
+    2 map string string worker_id_pattern
 ";
 
-/// Package, service, method, request and response.
-const METHODS: [[&str; 5]; 2] = [
-    ["remoteactionrouter", "ActionRouter", "RouteAction", "RouteActionRequest", "RouteActionResponse"],
-    ["remoteworker", "OperationQueue", "Synchronize", "SynchronizeRequest", "SynchronizeResponse"],
-];
+/// Services: package and name, then below each a method with what it takes and gives.
+const SERVICES: &str = "
+buildbarn.remoteactionrouter.ActionRouter
+  RouteAction buildbarn.remoteactionrouter.RouteActionRequest -> buildbarn.remoteactionrouter.RouteActionResponse
+buildbarn.remoteworker.OperationQueue
+  Synchronize buildbarn.remoteworker.SynchronizeRequest -> buildbarn.remoteworker.SynchronizeResponse
+buildbarn.buildqueuestate.BuildQueueState
+  GetOperation buildbarn.buildqueuestate.GetOperationRequest -> buildbarn.buildqueuestate.GetOperationResponse
+  ListOperations buildbarn.buildqueuestate.ListOperationsRequest -> buildbarn.buildqueuestate.ListOperationsResponse
+  KillOperations buildbarn.buildqueuestate.KillOperationsRequest -> google.protobuf.Empty
+  ListPlatformQueues google.protobuf.Empty -> buildbarn.buildqueuestate.ListPlatformQueuesResponse
+  ListInvocationChildren buildbarn.buildqueuestate.ListInvocationChildrenRequest -> buildbarn.buildqueuestate.ListInvocationChildrenResponse
+  ListQueuedOperations buildbarn.buildqueuestate.ListQueuedOperationsRequest -> buildbarn.buildqueuestate.ListQueuedOperationsResponse
+  ListWorkers buildbarn.buildqueuestate.ListWorkersRequest -> buildbarn.buildqueuestate.ListWorkersResponse
+  TerminateWorkers buildbarn.buildqueuestate.TerminateWorkersRequest -> google.protobuf.Empty
+  ListDrains buildbarn.buildqueuestate.ListDrainsRequest -> buildbarn.buildqueuestate.ListDrainsResponse
+  AddDrain buildbarn.buildqueuestate.AddOrRemoveDrainRequest -> google.protobuf.Empty
+  RemoveDrain buildbarn.buildqueuestate.AddOrRemoveDrainRequest -> google.protobuf.Empty
+";
 
-/// The table with the services of Buildbarn that we define.
+/// The tables, with the services that we define.
 pub(crate) fn table() -> Facts {
     let mut facts = Facts::new();
     let (mut package, mut message) = ("", String::new());
@@ -104,10 +240,15 @@ pub(crate) fn table() -> Facts {
             }
         }
     }
-    for [package, service, method, request, response] in METHODS {
-        let name = |what: &str| fold(["buildbarn", package, what]);
-        let path = Key::Method(format!("/buildbarn.{package}.{service}/{method}"));
-        facts.insert(name(service), [(path, format!("{} -> {}", name(request), name(response)))].into());
+    let mut service = "";
+    for line in SERVICES.lines().filter(|l| !l.is_empty()) {
+        let Some(method) = line.strip_prefix("  ") else {
+            service = line;
+            continue;
+        };
+        let (name, what) = method.split_once(' ').unwrap();
+        let methods = facts.entry(fold(service.split('.'))).or_default();
+        methods.insert(Key::Method(format!("/{service}/{name}")), description(what));
     }
     facts
 }

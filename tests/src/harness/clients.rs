@@ -26,6 +26,26 @@ pub struct Clients {
     _held: File,
 }
 
+/// There is that client; else there is a "not run" line.
+///
+/// # Errors
+/// It is absent and `POINTSMAN_REQUIRE_CLIENTS` is set.
+pub async fn has_client(suite: &str, client: &str) -> anyhow::Result<bool> {
+    let status = script(&["has", client]).status().await.context("clients.sh can't be run")?;
+    match status.code() {
+        Some(0) => Ok(true),
+        Some(IMPOSSIBLE) => {
+            say_not_run(&format!("{suite}: this machine can't have {client}")).map(|()| false)
+        }
+        _ => absent(suite, client).map(|()| false),
+    }
+}
+
+/// Prometheus with these arguments; see [`has_client`].
+pub fn prometheus(arguments: &[&str]) -> Command {
+    script(&[&["prometheus"], arguments].concat())
+}
+
 impl Clients {
     /// Waits for the root, which must have these clients; `None` after a "not run" line when it has not.
     ///
@@ -33,13 +53,8 @@ impl Clients {
     /// A client is absent and `POINTSMAN_REQUIRE_CLIENTS` is set, or the root can't be used.
     pub async fn take(suite: &str, clients: &[&str]) -> anyhow::Result<Option<Self>> {
         for client in clients {
-            let status = script(&["has", client]).status().await.context("clients.sh can't be run")?;
-            match status.code() {
-                Some(0) => {}
-                Some(IMPOSSIBLE) => {
-                    return say_not_run(&format!("{suite}: this machine can't have {client}")).map(|()| None);
-                }
-                _ => return absent(suite, client).map(|()| None),
+            if !has_client(suite, client).await? {
+                return Ok(None);
             }
         }
         let output = script(&["root"]).output().await?;

@@ -240,7 +240,15 @@ impl Build<'_> {
         let poll = PollId(self.polls * self.specs.len() as u64 + worker as u64);
         let spec = self.specs[worker].clone();
         let key = format!("{}/{worker}", spec.host).into();
-        self.step(Event::Poll(Poll { poll, worker: key, spec, report, prefer_idle: false, wait_until }))
+        self.step(Event::Poll(Poll {
+            poll,
+            worker: key,
+            spec,
+            report,
+            prefer_idle: false,
+            outcome: Default::default(),
+            wait_until,
+        }))
     }
 
     fn step(&mut self, event: Event) -> Result<()> {

@@ -12,6 +12,7 @@ mod loss;
 mod matching;
 mod polling;
 mod prefer_idle;
+mod queues;
 mod status;
 mod steps;
 #[allow(dead_code, reason = "shared with the tests of the server, which need other parts of it")]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Fleet, Host, Worker, fits};
+use super::{Fleet, Held, Host, Worker, fits};
 use crate::classes::Index;
 use crate::event::{HostExclusive, WorkerSpec};
-use crate::ids::{ClassId, HostId, KindId, Set, Text, WorkerId};
+use crate::ids::{ClassId, HostId, KindId, QueueId, Set, Text, WorkerId};
 use crate::metrics::WorkerState;
 use crate::properties::Amounts;
 use crate::shapes::KindKey;
@@ -54,14 +54,16 @@ impl Fleet {
             host: host_id,
             kind,
             slot,
-            drained: false,
-            paused: false,
+            task_slot: 0,
+            queue: QueueId::default(),
+            held: Held::default(),
             run: None,
             idle_since: now,
             waiting: None,
             deadline: now,
             armed: None,
         });
+        self.workers[id].queue = self.queues.enter(id, spec, kind);
         self.census.came(slot, WorkerState::of(&self.workers[id]));
         self.worker_by_key.insert(key.clone(), id);
         // Whoever waits elsewhere needs nothing new: the worker is offered what is meant for it.
@@ -121,6 +123,7 @@ impl Fleet {
         let worker = self.workers.remove(id)?;
         self.census.left(worker.slot, WorkerState::of(&worker));
         self.worker_by_key.remove(&worker.key);
+        self.queues.leave(id, worker.queue, worker.kind);
         let totals = self.hosts[worker.host].totals.clone();
         let held = worker.is_held();
         let mut gone = self.leave_host(index, worker.host, worker.kind, worker.spec, held, totals);
@@ -150,6 +153,8 @@ impl Fleet {
         self.census.left(std::mem::replace(&mut worker.slot, slot), state);
         self.census.came(slot, state);
         let old = std::mem::replace(&mut worker.spec, spec.clone());
+        self.queues.leave(id, worker.queue, kind);
+        worker.queue = self.queues.enter(id, spec, new_kind);
         let (host, held) = (worker.host, worker.is_held());
         let totals = self.hosts[host].totals.clone();
         // It comes before it goes, so that the host stays, with all that is known of it.

@@ -7,6 +7,7 @@ use pointsman_scheduler::holds::Hold;
 use pointsman_scheduler::ids::{HostId, PollId};
 use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::scheduler::Config;
+use pointsman_scheduler::task_metrics::Outcome;
 
 use crate::support::{Ask, World, ask, worker};
 
@@ -217,6 +218,7 @@ fn nobody_becomes_another_host() {
         spec,
         report: Report::Idle,
         prefer_idle: false,
+        outcome: Outcome::default(),
         wait_until: w.now,
     };
     w.step(Event::Poll(poll));

@@ -14,6 +14,7 @@ fn pool(w: &World, name: &str, platform: &[(&str, &str)]) -> DeclaredPool {
         name: name.into(),
         instance_name_prefix: None,
         size_class: None,
+        platform: platform.clone(),
         asks: w.schema.action(&platform).unwrap(),
         offers: w.schema.worker(&platform).unwrap(),
         max_inflight_tasks: 0,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pointsman_scheduler::event::{Poll, Report, Stage, Verdict, WorkerSpec};
 use pointsman_scheduler::ids::{ActionDigest, PollId};
+use pointsman_scheduler::task_metrics::Outcome;
 use pointsman_scheduler::time::Time;
 
 use super::rng::Rng;
@@ -98,6 +99,7 @@ impl Bot {
             spec: self.spec.clone(),
             prefer_idle: self.leaving || failed || (self.in_doubt && report == Report::Idle),
             report,
+            outcome: Outcome::default(),
             wait_until: now + rng.within(120),
         }
     }

@@ -9,6 +9,7 @@ use pointsman_scheduler::effect::HostNews;
 use pointsman_scheduler::event::{Event, Report, Verdict, WorkerSpec};
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
 use pointsman_scheduler::ids::TaskId;
+use pointsman_scheduler::platform_queues::QueueName;
 use pointsman_scheduler::scheduler::Config;
 use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
@@ -24,6 +25,8 @@ enum Quarantine {
 #[derive(Clone, Debug, Default)]
 pub struct Gates {
     pub holds: BTreeSet<(Hold, Pattern)>,
+    /// Workers that were told to go.
+    terminating: BTreeSet<Arc<str>>,
     paused: BTreeMap<Arc<str>, Time>,
     quarantined: BTreeMap<Arc<str>, Quarantine>,
 }
@@ -44,15 +47,25 @@ impl Gates {
         }
     }
 
-    pub fn is_held(&self, spec: &WorkerSpec, hold: Hold) -> bool {
-        let all_there = |p: &Pattern| p.entries().iter().all(|e| spec.id.contains(e));
-        self.holds.iter().any(|(h, p)| *h == hold && all_there(p))
+    pub fn is_held(&self, worker: &str, spec: &WorkerSpec, hold: Hold) -> bool {
+        let goes = hold == Hold::Drain && self.terminating.contains(worker);
+        goes || self.holds.iter().any(|(h, p)| *h == hold && is_meant(p, spec))
+    }
+
+    /// A worker is told to go.
+    pub fn terminates(&mut self, worker: &Arc<str>) {
+        self.terminating.insert(worker.clone());
+    }
+
+    /// A worker comes that was not there.
+    pub fn came(&mut self, worker: &str) {
+        self.terminating.remove(worker);
     }
 
     /// It takes tasks, now or when it is free, and no operator need do anything.
-    pub fn serves(&self, spec: &WorkerSpec) -> bool {
-        !self.is_held(spec, Hold::Drain)
-            && !self.is_held(spec, Hold::Pause)
+    pub fn serves(&self, worker: &str, spec: &WorkerSpec) -> bool {
+        !self.is_held(worker, spec, Hold::Drain)
+            && !self.is_held(worker, spec, Hold::Pause)
             && !self.quarantined.contains_key(&spec.host)
     }
 
@@ -96,7 +109,7 @@ impl Gates {
     pub fn given(
         &mut self,
         now: Time,
-        spec: &WorkerSpec,
+        (worker, spec): (&str, &WorkerSpec),
         id: TaskId,
         task: &Task,
         runs: impl Fn(TaskId) -> bool,
@@ -104,7 +117,7 @@ impl Gates {
     ) -> Checked {
         let host = &spec.host;
         for hold in [Hold::Drain, Hold::Pause] {
-            if self.is_held(spec, hold) {
+            if self.is_held(worker, spec, hold) {
                 return Err(format!("a worker of {host} is given something under a {}", hold.name()));
             }
         }
@@ -135,6 +148,7 @@ impl Gates {
 
     /// Another core: what operators have said survives, what hosts have done doesn't.
     pub fn restarted(&mut self) {
+        self.terminating.clear();
         self.paused.clear();
         self.quarantined.clear();
     }
@@ -159,4 +173,14 @@ pub fn limits(config: Config, random: impl Fn(u64) -> u64) -> Config {
         holds_max: 3,
         ..config
     }
+}
+
+/// Said once more, not as the core says it.
+pub fn is_meant(pattern: &Pattern, spec: &WorkerSpec) -> bool {
+    let queue = |q: &QueueName| {
+        let mut properties = spec.properties.clone();
+        properties.sort();
+        (q.size_class, &q.prefix, &q.platform) == (spec.size_class, &spec.instance_name_prefix, &properties)
+    };
+    pattern.entries().iter().all(|e| spec.id.contains(e)) && pattern.queue().is_none_or(|q| queue(q))
 }

@@ -21,6 +21,7 @@ use pointsman_scheduler::holds::{Hold, Pattern};
 use pointsman_scheduler::ids::{HostId, OperationId, PollId, TaskId};
 use pointsman_scheduler::placement::Placement;
 use pointsman_scheduler::properties::Schema;
+use pointsman_scheduler::queue_views::Member;
 use pointsman_scheduler::route::{Affinity, Scope, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
 use pointsman_scheduler::task::Task;
@@ -38,6 +39,9 @@ const BOTS_MAX: usize = 14;
 /// Up to so many queued tasks times workers a state is small; others are looked at every so many steps.
 const SMALL: usize = 12;
 const SAMPLE: u64 = 16;
+
+/// From this seed on operators end tasks and workers too.
+pub const ENDS_FROM: u64 = 2_000_000;
 
 pub struct Sim {
     rng: Rng,
@@ -60,6 +64,8 @@ pub struct Sim {
     /// Actions are exclusive, belong to groups, and want sizes that are relative to what there is; some are measured, and workers
     /// have terms. Not in all seeds either.
     together: bool,
+    /// Operators end tasks and workers, and drain single queues. In seeds of their own.
+    ends: bool,
     /// A host that was a candidate at some time.
     stale: Option<HostId>,
     /// All invariants are looked at after every step. What is looked at changes nothing: a seed plays the same.
@@ -115,6 +121,7 @@ impl Sim {
             faults: true,
             hooks: !matches!(seed % 5, 1 | 2),
             together: matches!(seed % 7, 0 | 3 | 4),
+            ends: seed >= ENDS_FROM,
             stale: None,
             thorough: true,
             steps: 0,
@@ -308,6 +315,23 @@ impl Sim {
 
     // === Operators ===
 
+    /// A task or some workers end, or one queue is drained.
+    fn operator_ends(&mut self, pattern: Pattern) -> Checked {
+        if self.rng.percent(40) {
+            let tasks: Vec<TaskId> =
+                self.model.ops.values().filter(|o| o.ended.is_none()).map(|o| o.task).collect();
+            let Some(task) = self.rng.pick(&tasks).copied() else { return Ok(()) };
+            let only_queued = self.rng.percent(50);
+            return self.step(Event::Kill { task, only_queued, code: 14 });
+        }
+        if self.rng.percent(50) {
+            return self.step(Event::Terminate(pattern));
+        }
+        let queues = self.core.queues_after(None, usize::MAX);
+        let Some(queue) = self.rng.pick(&queues).cloned() else { return Ok(()) };
+        self.step(Event::AddHold(Hold::Drain, pattern.of_queue(queue)))
+    }
+
     fn operator(&mut self) -> Checked {
         let hold = if self.rng.percent(50) { Hold::Drain } else { Hold::Pause };
         let host = format!("h{}", self.rng.below(5));
@@ -315,6 +339,9 @@ impl Sim {
             0 => pattern(&[]),
             _ => pattern(&[("host", &host)]),
         };
+        if self.ends && self.rng.percent(60) {
+            return self.operator_ends(own);
+        }
         let there: Vec<(Hold, Pattern)> = self.model.gates.holds.iter().cloned().collect();
         match self.rng.pick(&there).cloned().filter(|_| self.rng.percent(60)) {
             Some((hold, pattern)) => self.step(Event::RemoveHold(hold, pattern)),
@@ -340,7 +367,31 @@ impl Sim {
             let plan = self.core.plan(&task.instance, &task.route, &asked);
             self.model.is_explained(self.now, &plan, task)?;
         }
-        self.model.workers_are_shown(self.core.workers(), counts.workers)
+        self.model.workers_are_shown(self.core.workers(), counts.workers)?;
+        self.look_at_queues(counts.queued, counts.workers)
+    }
+
+    /// Queues have each worker, and each task that waits, once.
+    fn look_at_queues(&mut self, queued: usize, workers: usize) -> Checked {
+        let mut all = Vec::new();
+        for queue in self.core.queues_after(None, usize::MAX) {
+            let of_queue = self.core.queue_members(&queue, None, usize::MAX);
+            let stranger = of_queue.iter().find(|m| !queue.has(&m.spec));
+            model::ensure!(stranger.is_none(), "{stranger:?} is in {queue:?}");
+            all.extend(of_queue);
+        }
+        model::ensure!(all.len() == workers, "{} of {workers} workers are in queues", all.len());
+        let waiting = self.core.waiting_after(None, usize::MAX);
+        model::ensure!(waiting.len() == queued, "{} of {queued} tasks are in queues", waiting.len());
+        for waiting in waiting {
+            let members = self.core.queue_members(&waiting.queue, None, usize::MAX);
+            let Some(task) = self.core.task(waiting.task) else { continue };
+            let could = |m: &Member| is_eligible(&m.spec, task);
+            // What nobody could run is in a queue that is called as it asks, and there may be one of that name.
+            let right = members.iter().any(could) || !all.iter().any(could);
+            model::ensure!(right, "{task:?} waits in {:?}", waiting.queue);
+        }
+        Ok(())
     }
 
     // === Workers ===

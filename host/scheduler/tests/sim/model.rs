@@ -16,7 +16,7 @@ use pointsman_scheduler::task::Task;
 use pointsman_scheduler::time::Time;
 use pointsman_scheduler::views::WorkerView;
 
-use super::gates::Gates;
+use super::gates::{Gates, is_meant};
 use crate::support::Ask;
 
 /// Of so many workers those that are gone are forgotten.
@@ -32,6 +32,7 @@ macro_rules! ensure {
         }
     };
 }
+pub(super) use ensure;
 
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -125,6 +126,11 @@ impl Model {
             Event::Poll(poll) => Some(&poll.worker),
             _ => None,
         };
+        if let Event::Poll(poll) = event
+            && !self.is_there(&poll.worker, now)
+        {
+            self.gates.came(&poll.worker);
+        }
         let gone = |model: &Self, w: &Arc<str>| !model.is_there(w, now) && caller != Some(w);
         let lost: Vec<Arc<str>> =
             self.held.keys().chain(self.says.keys()).filter(|w| gone(self, w)).cloned().collect();
@@ -214,6 +220,7 @@ impl Model {
                     self.running.remove(task);
                 }
                 Effect::Hold { hold, pattern, outcome } => self.gates.held(*hold, pattern, *outcome)?,
+                Effect::Terminated { workers, busy } => self.terminated(now, event, *workers, busy, core)?,
                 Effect::Host { host, news } => {
                     let what = self.gates.news(now, event, host, news)?;
                     self.count(what);
@@ -377,6 +384,9 @@ impl Model {
             (End::Reported, Event::FoundInCache(found)) => *found == task,
             (End::Cancelled, Event::Cancel(id)) => *id == operation,
             (End::Refused(_), Event::Refuse { task: refused, .. }) => *refused == task,
+            (End::Killed(code), Event::Kill { task: killed, code: chosen, .. }) => {
+                *killed == task && code == chosen
+            }
             (End::GaveUp(text), _) => text.contains("; attempt 1 on h"),
             (End::Unschedulable(_), _) => {
                 let was = self.was.get(&task).ok_or("ended before it was seen")?;
@@ -396,6 +406,7 @@ impl Model {
             End::Reported => "reported",
             End::Cancelled => "cancelled",
             End::Refused(_) => "refused",
+            End::Killed(_) => "killed",
             End::GaveUp(_) => "gave up",
             End::Unschedulable(_) => "unschedulable",
         });
@@ -481,7 +492,7 @@ impl Model {
                 && is_eligible(s, task)
                 && !failed_on(&s.host)
                 && self.is_there(w, now)
-                && self.gates.serves(s)
+                && self.gates.serves(w, s)
         };
         if is_new && failed_on(&spec.host) {
             let other = self.specs.iter().find(|o| elsewhere(*o));
@@ -490,7 +501,7 @@ impl Model {
         }
         if is_new {
             let runs = |t: TaskId| self.running.get(&t).is_some_and(|w| self.specs[w].host == spec.host);
-            self.gates.given(now, &spec, id, task, runs, config)?;
+            self.gates.given(now, (worker, &spec), id, task, runs, config)?;
         }
         let digest = &task.digest;
         let said =
@@ -511,6 +522,30 @@ impl Model {
         self.host_is_sound(now, &spec)?;
         self.count(if is_new { "assigned" } else { "sent again" });
         Ok(is_new.then(|| (worker.clone(), id)))
+    }
+
+    fn terminated(
+        &mut self,
+        now: Time,
+        event: &Event,
+        workers: usize,
+        busy: &[Arc<str>],
+        core: &Scheduler,
+    ) -> Checked {
+        let Event::Terminate(pattern) = event else { return Err("nobody was told to go".to_owned()) };
+        let meant = |(w, s): &(&Arc<str>, &Arc<WorkerSpec>)| self.is_there(w, now) && is_meant(pattern, s);
+        let meant: Vec<_> = self.specs.iter().filter(meant).map(|(w, s)| (w.clone(), s.clone())).collect();
+        ensure!(meant.len() == workers, "{workers} are told to go, and there are {meant:?}");
+        for worker in busy {
+            ensure!(core.is_busy(worker), "{worker} executes nothing");
+            ensure!(meant.iter().any(|(w, _)| w == worker), "{worker} was not told to go");
+        }
+        for (worker, _) in &meant {
+            ensure!(core.is_busy(worker) == busy.contains(worker), "{worker} is busy or not: {busy:?}");
+            self.gates.terminates(worker);
+        }
+        self.count("told to go");
+        Ok(())
     }
 
     /// The core knows of the worker.
@@ -693,7 +728,7 @@ impl Model {
         }
         let count = |o: Obstacle| why.counts.iter().filter(|(c, _)| *c == o).map(|(_, n)| n).sum::<usize>();
         let held =
-            |hold| there().filter(|(_, s)| is_eligible(s, task) && self.gates.is_held(s, hold)).count();
+            |hold| there().filter(|(w, s)| is_eligible(s, task) && self.gates.is_held(w, s, hold)).count();
         let drained = held(Hold::Drain);
         ensure!(is_relative(task) || count(Obstacle::Drained) == drained, "{drained} are drained: {why:?}");
         ensure!(why.unavailable.len() <= UNAVAILABLE_MAX, "too many are named: {why:?}");
@@ -706,9 +741,11 @@ impl Model {
         let mut shown = 0;
         for view in views {
             shown += 1;
-            let (drained, paused) =
-                (self.gates.is_held(&view.spec, Hold::Drain), self.gates.is_held(&view.spec, Hold::Pause));
-            ensure!(view.drained == drained, "drained: {drained}, and {view:?}");
+            let (drained, paused) = {
+                let is = |hold| self.gates.is_held(&view.key, &view.spec, hold);
+                (is(Hold::Drain), is(Hold::Pause))
+            };
+            ensure!((view.drained || view.terminating) == drained, "drained: {drained}, and {view:?}");
             ensure!(!paused || view.paused.is_some(), "paused, and {view:?}");
         }
         ensure!(shown == known, "{shown} of {known} workers are shown");

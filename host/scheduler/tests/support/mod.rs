@@ -18,6 +18,7 @@ use pointsman_scheduler::properties::{Amounts, Asked, PropertyType, Schema, Unkn
 use pointsman_scheduler::records::{FinishedRecord, HoldRecord, Records, TaskRecord};
 use pointsman_scheduler::route::{Affinity, Exclusivity, Property, Route, Scope, SizeClass};
 use pointsman_scheduler::scheduler::{Config, Scheduler};
+use pointsman_scheduler::task_metrics::{Outcome, RunResult};
 use pointsman_scheduler::time::Time;
 
 /// Keys: `os`, `image` (priority), `gpu`, `tag` (exact), `cpu`, `mem` (minimum), `note` (ignore).
@@ -436,6 +437,7 @@ impl World {
             spec: worker.clone().spec(&self.schema),
             report,
             prefer_idle,
+            outcome: Outcome::new(RunResult::Success, 0),
             wait_until: self.now + Duration::from_secs(wait),
         }));
         let own = self.replies.iter().position(|(p, _)| *p == poll);

@@ -83,13 +83,13 @@ fn mismatch(m: &pointsman_scheduler::explain::Mismatch) -> Mismatch {
 }
 
 /// Properties as REv2 has them.
-pub(super) fn properties(properties: &[Property]) -> Vec<platform::Property> {
+pub(crate) fn properties(properties: &[Property]) -> Vec<platform::Property> {
     let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
     properties.iter().map(property).collect()
 }
 
 /// A number of things; there are not four thousand million of anything here.
-pub(super) fn count(n: usize) -> u32 {
+pub(crate) fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
@@ -142,6 +142,7 @@ pub(super) fn worker(view: &WorkerView) -> v1::list_workers_response::Worker {
         state: state.to_owned(),
         operation_name: operation.unwrap_or_default().to_owned(),
         drained: view.drained,
+        terminating: view.terminating,
         paused: text(&view.paused),
         quarantined: text(&view.quarantined),
         reserved_for: text(&view.reserved_for),

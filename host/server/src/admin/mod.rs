@@ -12,6 +12,7 @@ use pointsman_proto::v1::cancel_request::Which;
 use pointsman_proto::v1::{self, hold};
 use pointsman_proto::{rev2::Platform, unpack};
 use pointsman_scheduler::holds::{Hold, HoldOutcome, Pattern};
+use pointsman_scheduler::platform_queues::QueueName;
 use pointsman_scheduler::properties::Schema;
 use pointsman_scheduler::route::{Route, SizeClass};
 use tonic::{Request, Response, Status};
@@ -20,9 +21,9 @@ use crate::driver::{Driver, Payload, Selection};
 use crate::rev2::{instance_name, operations};
 use crate::routing;
 use crate::workers::refused::RefusedWorkers;
-use messages::count;
 
 pub use messages::explanation;
+pub(crate) use messages::{count, properties};
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -54,11 +55,31 @@ impl AdminService {
             }
         };
         let pattern = pattern(hold.worker_id_pattern);
+        let pattern = match hold.queue {
+            None => pattern,
+            Some(queue) => pattern.of_queue(Arc::new(queue_name(queue))),
+        };
         tracing::info!(hold = kind.name(), %pattern, add, "an operator's word");
+        if !add && pattern.queue().is_none() {
+            return Ok(self.remove_from_any_queue(kind, &pattern));
+        }
         match self.driver.hold(kind, pattern, add) {
             outcome @ HoldOutcome::TooMany(_) => Err(Status::resource_exhausted(outcome.to_string())),
             outcome => Ok(outcome),
         }
+    }
+}
+
+impl AdminService {
+    /// Removes what has these entries, whatever its queue: an operator sees them, and need not spell out queues.
+    fn remove_from_any_queue(&self, kind: Hold, pattern: &Pattern) -> HoldOutcome {
+        let there = self.driver.holds().into_iter();
+        let meant = there.filter(|view| view.hold == kind && view.pattern.entries() == pattern.entries());
+        let removed = meant.filter_map(|view| match self.driver.hold(kind, view.pattern, false) {
+            HoldOutcome::Removed(workers) => Some(workers),
+            _ => None,
+        });
+        removed.reduce(|a, b| a + b).map_or(HoldOutcome::Unknown, HoldOutcome::Removed)
     }
 }
 
@@ -165,6 +186,11 @@ impl Admin for AdminService {
                 worker_id_pattern: entries
                     .map(|(k, v)| (k.to_string(), v.to_string()))
                     .collect::<HashMap<_, _>>(),
+                queue: view.pattern.queue().map(|queue| v1::HoldQueue {
+                    instance_name_prefix: queue.prefix.to_string(),
+                    platform: messages::properties(&queue.platform),
+                    size_class: queue.size_class,
+                }),
                 age_ms: messages::ms(view.age),
                 workers: count(view.workers),
                 busy: count(view.busy),
@@ -202,6 +228,11 @@ impl Admin for AdminService {
             None => Ok(Response::new(v1::CancelResponse { operation_names })),
         }
     }
+}
+
+fn queue_name(queue: v1::HoldQueue) -> QueueName {
+    let platform = routing::properties(&Platform { properties: queue.platform });
+    QueueName::new(queue.size_class, queue.instance_name_prefix.into(), platform)
 }
 
 fn pattern(entries: HashMap<String, String>) -> Pattern {

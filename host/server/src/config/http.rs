@@ -11,11 +11,20 @@ use super::check::Checker;
 use super::raw::RawHttp;
 
 /// `http`: what monitoring and load balancers ask over plain HTTP: `/metrics`, `/healthz`, `/readyz`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http {
     /// `listen`: where. Default `auto`. Name an address for a server that is watched from elsewhere: nothing can be changed
     /// through it, but names of pools, workers' states and policies can be read.
     pub listen: HttpListen,
+    /// `buildbarn_metrics`: the counters of Buildbarn's scheduler, under its names, as well. Default true. They are as many samples again; set
+    /// it to false where nobody reads them.
+    pub buildbarn_metrics: bool,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { listen: HttpListen::default(), buildbarn_metrics: true }
+    }
 }
 
 /// Where the side port is.
@@ -90,7 +99,10 @@ impl Serialize for HttpListen {
 
 impl Checker {
     pub(super) fn http(&mut self, raw: &RawHttp, listen: SocketAddr) -> Http {
-        let http = Http { listen: raw.listen.unwrap_or_default() };
+        let http = Http {
+            listen: raw.listen.unwrap_or_default(),
+            buildbarn_metrics: raw.buildbarn_metrics.unwrap_or(Http::default().buildbarn_metrics),
+        };
         if http.listen == HttpListen::At(listen) && listen.port() != 0 {
             self.wrong(
                 "http.listen",

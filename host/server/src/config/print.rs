@@ -24,7 +24,10 @@ fn spell_out(values: &Values) -> Raw {
     let typed = values.matching == Matching::Typed;
     Raw {
         listen: Some(values.listen),
-        http: RawHttp { listen: Some(values.http.listen) },
+        http: RawHttp {
+            listen: Some(values.http.listen),
+            buildbarn_metrics: Some(values.http.buildbarn_metrics),
+        },
         services: Some(values.services),
         state_dir: None,
         storage: match &values.remote_storage {

@@ -64,6 +64,7 @@ pub(super) struct Raw {
 #[serde(deny_unknown_fields, default, expecting = "an object: { listen: … }")]
 pub(super) struct RawHttp {
     pub(super) listen: Option<HttpListen>,
+    pub(super) buildbarn_metrics: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

@@ -41,7 +41,7 @@ fn an_empty_file_differs_from_none_in_one_thing() {
 #[test]
 fn every_key_is_read() {
     let text = r#"{
-        listen: "0.0.0.0:1", http: { listen: "[::1]:2" }, state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
+        listen: "0.0.0.0:1", http: { listen: "[::1]:2", buildbarn_metrics: false }, state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
         pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4 }],
         max_attempts: 5, placement: "best_fit",
         attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0, reserved_percent: 25,
@@ -67,6 +67,7 @@ fn every_key_is_read() {
     }"#;
     let config = Config::parse(text, "etc/p.json5").unwrap();
     assert_eq!(config.http.listen, HttpListen::At("[::1]:2".parse().unwrap()));
+    assert!(!config.http.buildbarn_metrics);
     assert_eq!(config.storage.dir, Path::new("/s/storage"));
     assert_eq!(config.storage.max_size_bytes, 1 << 30);
     assert_eq!(config.storage.small_blob_cache_bytes, 1000);

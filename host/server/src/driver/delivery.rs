@@ -52,7 +52,7 @@ impl Driver {
                 Delivery::Show { cell, sequence, name, shown, what } => {
                     let progress = match what {
                         What::Stage(stage) => Progress::Ongoing(stage),
-                        What::End(End::Reported) => {
+                        What::End(End::Reported | End::Killed(_)) => {
                             let response = || Arc::new(response.map(pack).unwrap_or_default());
                             Progress::Done(reported.get_or_insert_with(response).clone())
                         }
@@ -71,7 +71,10 @@ impl Core {
         let mut deliveries = Vec::with_capacity(effects.len());
         for effect in effects {
             match effect {
-                Effect::Submitted { .. } | Effect::Refused(_) | Effect::Hold { .. } => {}
+                Effect::Submitted { .. }
+                | Effect::Refused(_)
+                | Effect::Hold { .. }
+                | Effect::Terminated { .. } => {}
                 Effect::Retried(task) => deliveries.push(Delivery::Retried(*task)),
                 Effect::Stage { operation, task, sequence, stage } => {
                     deliveries.extend(self.show(*operation, *task, *sequence, What::Stage(stage.clone())));
@@ -121,7 +124,7 @@ const ENDED_BY_OPERATOR: &str = "an operator ended the operation (pointsman canc
 /// The answer when no worker gave one.
 fn ended(end: &End) -> rev2::ExecuteResponse {
     match end {
-        End::Reported | End::Cancelled => {
+        End::Reported | End::Killed(_) | End::Cancelled => {
             failed(rpc::Code::Cancelled, "the operation was cancelled", Vec::new())
         }
         // Clients retry UNAVAILABLE and INTERNAL: not what an action needs that has used up its attempts.

@@ -13,6 +13,7 @@ mod operators;
 mod payload;
 mod policies;
 mod polls;
+mod queues;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -29,6 +30,7 @@ use pointsman_scheduler::metrics::Metrics;
 use pointsman_scheduler::properties::{Asked, Schema};
 use pointsman_scheduler::route::Route;
 use pointsman_scheduler::scheduler::{Config, Scheduler};
+use pointsman_scheduler::task_metrics::TaskMetrics;
 use pointsman_scheduler::time::Time;
 use pointsman_scheduler::views::Counts;
 use slotmap::SecondaryMap;
@@ -45,6 +47,7 @@ use delivery::Delivery;
 pub use operators::Selection;
 pub use payload::{Payload, Shown, TraceContext, cached, done_at_once, failed};
 pub use polls::{Given, PollAnswer, Rerun, WorkerCall};
+pub use queues::{OperationPage, OperationRow, Paths};
 
 /// Owns the core.
 #[derive(Debug)]
@@ -314,6 +317,11 @@ impl Driver {
     /// Counts of what there is.
     pub fn counts(&self) -> Counts {
         self.lock().scheduler.counts()
+    }
+
+    /// Counts of how tasks and workers come and go, by declared pool. The lock is held for about a microsecond for each.
+    pub fn task_metrics(&self) -> TaskMetrics {
+        self.lock().scheduler.task_metrics()
     }
 
     /// Counts of what there is, and of what happened so far. The lock is held for some microseconds.

@@ -59,6 +59,10 @@ pub struct Shown {
     pub decision: Any,
     /// When the action arrived.
     pub queued_timestamp: Timestamp,
+    /// Instance name as the client sent it.
+    pub instance_name: Arc<str>,
+    /// What of the build it is, if the client said so (`RequestMetadata.target_id`).
+    pub target_id: Arc<str>,
 }
 
 impl Shown {

@@ -105,7 +105,8 @@ impl Driver {
             let wait_until = self.clock.now() + wait;
             let rerun = rerun.filter(|rerun| core.is_still_on(&worker, rerun));
             let report = if rerun.is_some() { report } else { taken(report) };
-            let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, wait_until });
+            let outcome = response.as_ref().map(attempts::counted).unwrap_or_default();
+            let event = Event::Poll(Poll { poll, worker, spec, report, prefer_idle, outcome, wait_until });
             let run_again =
                 |core: &mut Core, _: &[Effect]| rerun.into_iter().for_each(|r| core.run_again(*r));
             (self.step_locked(&mut core, event, run_again).0, learning_key)

@@ -129,6 +129,7 @@ mod tests {
         let schema = Schema::new([("cpu_count".into(), PropertyType::Minimum)], UnknownProperty::Reject);
         let platform = [Property::new("cpu_count", cores)];
         DeclaredPool {
+            platform: Vec::new(),
             name: name.into(),
             instance_name_prefix: None,
             size_class,

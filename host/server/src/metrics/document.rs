@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use super::family::Family;
-use super::{learning, policies, process, router, scheduler};
+use super::{buildbarn, learning, policies, process, router, scheduler};
 
-const HEAD: &str = "\
-# Metrics
+const HEAD: &str = r#"# Metrics
 
-`pointsman serve` and `pointsman router` answer `GET /metrics` on its side port (`http.listen`, 127.0.0.1:8981 if that is free) with OpenMetrics text;
+`pointsman serve` and `pointsman router` answer `GET /metrics` on their side ports (`http.listen`, 127.0.0.1:8981 if that is free) with OpenMetrics text;
 beside it are `/healthz` (200 while the process lives) and `/readyz` (200 when it takes work, 503 and the reason when it does
 not). A scrape takes the scheduler's lock once, for some microseconds, however much waits.
 
@@ -17,8 +16,14 @@ A router has the sections about itself, about policies and about the program; a 
 The label `pool` has the pools of the configuration, `default` for workers of none, and the first hundred that a policy puts
 workers into; all others are `other`.
 
+The counters of Buildbarn's scheduler are there too, unless `http.buildbarn_metrics` is false. Their labels `instance_name_prefix`, `platform`
+(protobuf JSON) and `size_class` (0 if it names none) are those of the pools of the configuration; all else is together under the platform
+`{"properties":[{"name":"pointsman-pool","value":"other"}]}`. An action is counted in one pool at a time: in the one of the smallest size
+class that could run it, then of the longest prefix, then the first; and in that of the worker that has it. So
+differences of these counters are what there is.
+
 This page is what `pointsman metrics` prints.
-";
+"#;
 
 /// The page.
 pub fn document() -> String {
@@ -37,7 +42,7 @@ pub fn document() -> String {
     text
 }
 
-fn sections() -> [(&'static str, &'static [Family]); 6] {
+fn sections() -> [(&'static str, &'static [Family]); 7] {
     [
         ("The scheduler", scheduler::FAMILIES),
         ("The router", router::FAMILIES),
@@ -45,6 +50,7 @@ fn sections() -> [(&'static str, &'static [Family]); 6] {
         ("What is learned", learning::LEARNING),
         ("The embedded storage", process::STORAGE),
         ("The program", process::PROCESS),
+        ("As Buildbarn's scheduler has them", buildbarn::FAMILIES),
     ]
 }
 

@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry;
 
-/// What all names begin with.
+/// What our own names begin with.
 pub(super) const PREFIX: &str = "pointsman";
 
 /// What its numbers are of; base units only.
@@ -28,6 +28,8 @@ impl Unit {
 /// All samples of one name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
+    /// What the name begins with.
+    pub(super) prefix: &'static str,
     /// Without prefix, unit and `_total`.
     pub(super) name: &'static str,
     pub(super) kind: MetricType,
@@ -41,7 +43,7 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
-        Self { name, kind: MetricType::Counter, unit: None, labels: &[], help, query: "" }
+        Self { prefix: PREFIX, name, kind: MetricType::Counter, unit: None, labels: &[], help, query: "" }
     }
 
     pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
@@ -50,6 +52,16 @@ impl Family {
 
     pub(super) const fn histogram(name: &'static str, help: &'static str) -> Self {
         Self { kind: MetricType::Histogram, unit: Some(Unit::Seconds), ..Self::counter(name, help) }
+    }
+
+    /// Of whatever is no time.
+    pub(super) const fn plain_histogram(name: &'static str, help: &'static str) -> Self {
+        Self { unit: None, ..Self::histogram(name, help) }
+    }
+
+    /// A family of a registry with another prefix.
+    pub(super) const fn of(self, prefix: &'static str) -> Self {
+        Self { prefix, ..self }
     }
 
     pub(super) const fn seconds(self) -> Self {
@@ -72,7 +84,7 @@ impl Family {
     pub(super) fn full_name(&self) -> String {
         let unit = self.unit.map(|unit| format!("_{}", unit.encoded().as_str())).unwrap_or_default();
         let total = if matches!(self.kind, MetricType::Counter) { "_total" } else { "" };
-        format!("{PREFIX}_{}{unit}{total}", self.name)
+        format!("{}_{}{unit}{total}", self.prefix, self.name)
     }
 }
 

@@ -4,6 +4,7 @@
 //! its own counts; here they are only named. Labels have few values: names of pools, of policies and of outcomes,
 //! never what clients send.
 
+mod buildbarn;
 mod document;
 mod family;
 mod learning;
@@ -15,7 +16,9 @@ mod scheduler;
 use std::sync::Arc;
 
 use pointsman_policy::{Manager, Runtime};
+use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_storage::EmbeddedStorage;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
 use crate::arrivals::Arrivals;
@@ -51,6 +54,8 @@ pub struct Sources {
     pub storage: Option<(Arc<EmbeddedStorage>, u64)>,
     /// Whether the server is ready.
     pub readiness: Readiness,
+    /// Declared pools, if the counters of Buildbarn's scheduler are to be there as well (`http.buildbarn_metrics`).
+    pub buildbarn: Option<Arc<[DeclaredPool]>>,
 }
 
 /// The same for a router.
@@ -65,23 +70,29 @@ pub(crate) struct RouterSources {
 /// All metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    /// One for each prefix.
+    registries: Vec<Registry>,
 }
 
 impl Metrics {
     /// Metrics of these parts.
     pub fn new(sources: Sources) -> Self {
-        let Sources { driver, arrivals, policies, manager, decisions, learning, refused, storage, readiness } =
-            sources;
+        let Sources { driver, arrivals, policies, manager, decisions, learning, refused, .. } = sources;
+        let Sources { storage, readiness, buildbarn, .. } = sources;
         let mut registry = Registry::with_prefix(family::PREFIX);
         registry.register_collector(Box::new(process::ProcessMetrics::new(readiness)));
+        let theirs = buildbarn.map(|pools| {
+            let mut registry = Registry::with_prefix(buildbarn::PREFIX);
+            registry.register_collector(Box::new(buildbarn::BuildbarnMetrics::new(driver.clone(), &pools)));
+            registry
+        });
         registry.register_collector(Box::new(scheduler::SchedulerMetrics { driver, arrivals, refused }));
         registry.register_collector(Box::new(policies::PolicyMetrics { policies, manager, decisions }));
         registry.register_collector(Box::new(learning::LearningMetrics { learning }));
         if let Some((storage, max_bytes)) = storage {
             registry.register_collector(Box::new(process::StorageMetrics { storage, max_bytes }));
         }
-        Self { registry }
+        Self { registries: std::iter::once(registry).chain(theirs).collect() }
     }
 
     /// Metrics of a router.
@@ -91,14 +102,15 @@ impl Metrics {
         registry.register_collector(Box::new(process::ProcessMetrics::new(readiness)));
         registry.register_collector(Box::new(router::RouterMetrics { numbers }));
         registry.register_collector(Box::new(policies::PolicyMetrics { policies, manager, decisions }));
-        Self { registry }
+        Self { registries: vec![registry] }
     }
 
     /// All of them now, as OpenMetrics text. Waits for the policies' manager, so it is not for a reactor's thread.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
-        _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        self.registries.iter().for_each(|registry| _ = encode_registry(&mut text, registry));
+        _ = encode_eof(&mut text);
         text
     }
 }

@@ -33,6 +33,12 @@ const POOL_QUEUED: Family = Family::gauge(
 )
 .by(&["pool"])
 .ask("topk(5, pointsman_pool_actions_queued)");
+const POOL_LOAD: Family = Family::gauge(
+    "pool_load",
+    "Actions that wait for a declared pool or that its workers have, each counted in one pool (of the smallest size class, then the longest prefix, then the first declared), whether it has workers or not: what to size a pool by.",
+)
+.by(&["pool"])
+.ask("sum by (pool) (pointsman_pool_load)");
 const WORKERS: Family = Family::gauge(
     "workers",
     "Worker threads: executing, idle (a call waits for work), held (drained or paused, with nothing to do) or not_calling.",
@@ -140,6 +146,7 @@ pub(super) const FAMILIES: &[Family] = &[
     UNSERVED,
     RUNNING,
     POOL_QUEUED,
+    POOL_LOAD,
     WORKERS,
     WAIT,
     EXECUTION,
@@ -224,6 +231,8 @@ fn workers(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
 fn pools(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     let pools = || metrics.pools.iter();
     page.each(&POOL_QUEUED, pools().map(|p| ([&*p.name], level(p.queued))))?;
+    let loads = pools().filter_map(|p| Some(([&*p.name], Value::Level(p.load? as f64))));
+    page.each(&POOL_LOAD, loads)?;
     let states = |p| WorkerState::ALL.into_iter().map(move |state| (p, state));
     let by_state = pools().flat_map(states);
     page.each(
@@ -247,7 +256,7 @@ fn histograms<'a>(
 }
 
 /// In seconds.
-fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
+pub(super) fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
     let bounds = BOUNDS_MS.iter().map(|ms| *ms as f64 / 1e3).chain([f64::INFINITY]);
     bounds.zip(histogram.buckets).collect()
 }

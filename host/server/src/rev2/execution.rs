@@ -158,6 +158,8 @@ impl ExecutionService {
                     digest_function: digest.function().to_proto().into(),
                     decision: routed.decision,
                     queued_timestamp: timestamp(now),
+                    instance_name: facts.instance_name.clone(),
+                    target_id: facts.target_id.clone(),
                 }),
                 facts,
             },

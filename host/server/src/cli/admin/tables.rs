@@ -59,6 +59,9 @@ pub(super) fn workers(answer: &ListWorkersResponse) -> String {
 /// Its id, what it does, what its host has left, the operation that it executes, and what else it offers.
 fn row(worker: &Worker) -> [String; 5] {
     let mut state = worker.state.clone();
+    if worker.terminating {
+        state.push_str(", terminating");
+    }
     if worker.drained {
         state.push_str(", drained");
     }
@@ -126,7 +129,7 @@ pub(super) fn holds(kind: hold::Kind, holds: &[Hold]) -> String {
     }
     let row = |h: &Hold| {
         [
-            id(&h.worker_id_pattern),
+            format!("{}{}", id(&h.worker_id_pattern), of_queue(h)),
             format!("for {}", humantime::format_duration(Duration::from_secs(h.age_ms / 1000))),
             format!("matches {}", count(h.workers, "worker")),
             format!("{} run something", h.busy),
@@ -135,6 +138,18 @@ pub(super) fn holds(kind: hold::Kind, holds: &[Hold]) -> String {
     let mut rows: Vec<_> = holds.iter().map(row).collect();
     rows.sort();
     aligned(&rows).join("\n")
+}
+
+/// In which queue, if a drain is in one only.
+fn of_queue(hold: &Hold) -> String {
+    let Some(queue) = &hold.queue else { return String::new() };
+    let platform: Vec<_> = queue.platform.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
+    format!(
+        " (of prefix '{}', {{{}}}, size class {})",
+        queue.instance_name_prefix,
+        platform.join(", "),
+        queue.size_class
+    )
 }
 
 pub(super) fn released(hosts: &[String]) -> String {
