@@ -29,7 +29,8 @@ impl Scheduler {
         self.check_metrics()?;
         self.check_queues()?;
         self.check_task_metrics()?;
-        self.check_nobody_waits_in_vain()
+        self.check_nobody_waits_in_vain()?;
+        self.check_choices_are_made()
     }
 
     fn check_tasks(&self) -> Result<(), String> {

@@ -229,6 +229,17 @@ impl Scheduler {
         Some(Work::Run(*worker, next.task))
     }
 
+    /// Nobody waits who would choose to run something, be it what another host is kept free for.
+    pub(crate) fn check_choices_are_made(&self) -> Result<(), String> {
+        for (id, host) in &self.fleet.hosts {
+            if let Some(Work::Run(worker, task)) = self.work_for(id, None) {
+                let (worker, task) = (&self.fleet.workers[worker].key, self.tasks[task].sequence);
+                return Err(format!("{worker} of {} waits, and would run task {task}", host.key));
+            }
+        }
+        Ok(())
+    }
+
     fn shape_of(&self, worker: WorkerId) -> ShapeId {
         self.index.kinds[self.fleet.workers[worker].kind].shape
     }

@@ -297,6 +297,8 @@ impl Scheduler {
                 }
             } else if let Some(key) = self.later.groups.pop_first() {
                 let lanes = self.index.groups.get(&key).map(|g| g.lanes.clone()).unwrap_or_default();
+                // What a host is kept free for has had its turn. Nobody sees that host as open.
+                lanes.iter().for_each(|lane| self.offer_where_kept(*lane, out));
                 lanes.into_iter().for_each(|lane| self.offer_where_open(lane, out));
             } else if std::mem::take(&mut self.later.exclusive) {
                 for lane in self.index.exclusive.clone() {
@@ -305,6 +307,15 @@ impl Scheduler {
             } else {
                 return;
             }
+        }
+    }
+
+    /// Lets the host choose that is kept free for a task of a lane, if one is.
+    fn offer_where_kept(&mut self, lane: LaneId, out: &mut Output) {
+        let only = self.index.lanes.get(lane).and_then(|lane| lane.key.only.as_ref());
+        let host = only.and_then(|host| self.fleet.host_by_key.get(host)).copied();
+        if let Some(host) = host.filter(|host| self.fleet.hosts[*host].reserved.is_some()) {
+            self.offer(host, out);
         }
     }
 

@@ -112,3 +112,30 @@ fn what_waits_for_a_token_is_in_no_workers_sight() {
     assert!(w.core.probes() - before < 10, "{} look-ups", w.core.probes() - before);
     w.core.check().unwrap();
 }
+
+#[test]
+fn a_token_that_comes_back_goes_to_whom_a_host_is_kept_free_for() {
+    let mut w = World::default();
+    let threads: Vec<_> = (0..3).map(|i| worker(&format!("h/{i}")).with("cpu", "4")).collect();
+    let other = worker("i").with("cpu", "1");
+    // Something small runs on h for as long as it takes, so that there is no room for all of it.
+    w.submit(&ask("small").with("cpu", "1"));
+    assert_eq!(w.idle(&threads[0]), "run small");
+    w.executing(&threads[0], "small");
+    let large = w.submit(&licensed("large", Scope::Cluster, 1).with("cpu", "4"));
+    assert_eq!(w.idle(&threads[1]), "waits");
+    for _ in 0..2 {
+        w.pass(40);
+        w.executing(&threads[0], "small");
+        w.idle(&threads[1]);
+    }
+    assert_eq!(w.why(large).kept.as_deref(), Some("h"));
+    // Meanwhile the token goes to another, which takes less.
+    w.submit(&licensed("little", Scope::Cluster, 1).with("cpu", "1"));
+    assert_eq!(w.idle(&other), "run little");
+    w.executing(&other, "little");
+    assert_eq!(w.completed(&threads[0], "small"), "waits", "there is room, and no token");
+    w.answers();
+    assert_eq!(w.completed(&other, "little"), "waits");
+    assert_eq!(w.state(large), "on h");
+}
