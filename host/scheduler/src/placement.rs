@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::effect::{Change, Output, Reply};
-use crate::ids::{HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
+use crate::ids::{ActionDigest, HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
 use crate::metrics::Claim;
 use crate::properties::{Amounts, Atom};
@@ -133,8 +133,11 @@ impl Scheduler {
         if !lane.queue.is_first_of_digest(&task.digest, task.key) {
             return None;
         }
-        let lane = &lane.key;
-        let digest = &self.tasks[id].digest;
+        self.open_in(&lane.key, Some(&task.digest))
+    }
+
+    /// The same for any task of a lane; without a digest for one that no host runs already.
+    pub(crate) fn open_in(&self, lane: &LaneKey, digest: Option<&ActionDigest>) -> Option<Open> {
         let demand = &self.index.demands[lane.demand];
         let mut best: Option<(Merit<'_>, Open)> = None;
         let mut compared = 0;
@@ -157,7 +160,7 @@ impl Scheduler {
                     demand.fits(free, &host.totals)
                         && lane.only.as_ref().is_none_or(|only| *only == host.key)
                         && host.tolerates(&lane.exclusivity, self.now)
-                        && !host.running.contains(digest)
+                        && digest.is_none_or(|digest| !host.running.contains(digest))
                         && !self.avoids(lane, host)
                 });
                 best = found.map(|open| (merit, *open)).or(best);

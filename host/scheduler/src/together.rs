@@ -336,8 +336,11 @@ impl Scheduler {
         if !is_somewhere {
             return None;
         }
-        let mut tasks = lane.classes.iter().flat_map(|c| &self.index.classes[*c].queued);
-        let open = { &mut tasks }.find_map(|task| self.open_for(*task));
+        // First whether there is one for any of them: there may be many, and what waits together mostly waits for the same.
+        let open = self.open_in(&lane.key, None).and_then(|_| {
+            let mut tasks = lane.classes.iter().flat_map(|c| &self.index.classes[*c].queued);
+            tasks.find_map(|task| self.open_for(*task))
+        });
         open.map(|open| open.host).or_else(|| self.open_to_claims_of(&lane.key))
     }
 

@@ -373,3 +373,22 @@ fn fairness_decides_whose_turn_it_is() {
     assert_eq!(w.completed(&t[0], "a1"), "run b1");
     assert_eq!(w.why(e).reason, Reason::AllBusy);
 }
+
+#[test]
+fn where_no_host_admits_it_one_more_costs_no_look_at_all_who_wait() {
+    let mut w = World::default();
+    w.checked = false;
+    let hosts: Vec<_> = (0..20)
+        .map(|i| worker(&format!("h{i}")).admits(HostExclusive::NotMoreOftenThan(60 * MINUTE)))
+        .collect();
+    for (i, host) in hosts.iter().enumerate() {
+        w.idle(host);
+        w.submit(&ask(&format!("first-{i}")).exclusive());
+        w.completed(host, &format!("first-{i}"));
+    }
+    (0..500).for_each(|i| _ = w.submit(&ask(&format!("{i}")).exclusive()));
+    let before = w.core.probes();
+    w.submit(&ask("one more").exclusive());
+    assert!(w.core.probes() - before < 200, "{} look-ups", w.core.probes() - before);
+    w.core.check().unwrap();
+}

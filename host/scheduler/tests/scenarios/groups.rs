@@ -139,3 +139,18 @@ fn a_token_that_comes_back_goes_to_whom_a_host_is_kept_free_for() {
     assert_eq!(w.completed(&other, "little"), "waits");
     assert_eq!(w.state(large), "on h");
 }
+
+#[test]
+fn a_token_that_goes_to_the_next_costs_no_look_at_all_who_wait() {
+    let mut w = World::default();
+    w.checked = false;
+    let [one, two] = ["h0", "h1"].map(worker);
+    w.idle(&one);
+    w.submit(&licensed("0", Scope::Cluster, 1));
+    (1..2_000).for_each(|i| _ = w.submit(&licensed(&format!("{i}"), Scope::Cluster, 1)));
+    w.idle(&two);
+    let before = w.core.probes();
+    assert_eq!(w.completed(&one, "0"), "run 1");
+    assert!(w.core.probes() - before < 50, "{} look-ups", w.core.probes() - before);
+    w.core.check().unwrap();
+}
