@@ -15,6 +15,7 @@
 
 pub mod flags;
 mod label;
+pub mod lint;
 pub mod model;
 mod place;
 pub mod rc;
