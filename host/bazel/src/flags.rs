@@ -31,7 +31,7 @@ pub struct BadValue {
     /// Why it is refused.
     pub why: &'static str,
     /// The form that it should have.
-    pub form: &'static str,
+    pub form: String,
 }
 
 /// The options, each list in the order in which it was given.
@@ -92,6 +92,8 @@ const WITH_VALUE: [&str; 13] = [
 const BOOLEAN: [&str; 3] =
     ["remote_local_fallback", "internal_spawn_scheduler", "experimental_enable_docker_sandbox"];
 
+const EMPTY_ITEM: &str = "an item of the list is empty";
+
 const TRUE: [&str; 5] = ["true", "1", "yes", "t", "y"];
 const FALSE: [&str; 5] = ["false", "0", "no", "f", "n"];
 
@@ -123,15 +125,19 @@ impl Flags {
                     Some(on) => flags.switch(name, on, place),
                     None => bad.push(refused(
                         word,
+                        word.text.clone(),
                         "it is neither true nor false",
-                        "--NAME, --noNAME or --NAME=true",
+                        format!("--{name} or --no{name}"),
                     )),
                 }
                 continue;
             }
             match value.or_else(|| words.next().map(|next| &*next.text)) {
                 Some(value) => bad.extend(flags.set(name, value, word)),
-                None => bad.push(refused(word, "nothing stands behind it", "--NAME=VALUE")),
+                None => {
+                    let form = format!("--{name}=VALUE");
+                    bad.push(refused(word, word.text.clone(), "nothing stands behind it", form));
+                }
             }
         }
         (flags, bad)
@@ -161,9 +167,16 @@ impl Flags {
                 self.modify_execution_info.push(text);
                 return None;
             }
-            // Empty items of these are dropped.
+            // No list at all is fine, and an empty item isn't.
+            "spawn_strategy" | "genrule_strategy"
+                if format!(",{value},").contains(",,") && !value.is_empty() =>
+            {
+                let form = format!("--{name}=STRATEGY,STRATEGY, without a comma more");
+                return Some(refused(word, format!("--{name}={value}"), EMPTY_ITEM, form));
+            }
             "spawn_strategy" => return set(&mut self.spawn_strategy, listed(value, place)),
             "genrule_strategy" => return set(&mut self.genrule_strategy, listed(value, place)),
+            // Of this one they are dropped.
             "extra_execution_platforms" => {
                 self.extra_execution_platforms.push(listed(value, place));
                 return None;
@@ -174,18 +187,17 @@ impl Flags {
             "dynamic_local_strategy" => &mut self.dynamic_local,
             _ => &mut self.dynamic_remote,
         };
+        let what = || format!("--{name}={value}");
         let (key, items) = value.split_once('=').unwrap_or(("", value));
         if key.is_empty() && !name.starts_with("dynamic_") {
-            return Some(refused(word, "nothing stands before a second =", "--NAME=KEY=STRATEGY,STRATEGY"));
+            let form = format!("--{name}=KEY=STRATEGY,STRATEGY");
+            return Some(refused(word, what(), "nothing stands before a second =", form));
         }
         let items: Vec<String> =
             if items.is_empty() { Vec::new() } else { items.split(',').map(str::to_owned).collect() };
         if items.iter().any(String::is_empty) {
-            return Some(refused(
-                word,
-                "an item of the list is empty",
-                "STRATEGY,STRATEGY without a comma more",
-            ));
+            let form = format!("--{name}={key}=STRATEGY,STRATEGY, without a comma more");
+            return Some(refused(word, what(), EMPTY_ITEM, form));
         }
         list.push(Flag { value: Assignment { key: key.to_owned(), items }, place: place.clone() });
         None
@@ -211,8 +223,8 @@ fn boolean(word: &str, value: Option<&str>) -> Option<bool> {
     }
 }
 
-fn refused(word: &Word, why: &'static str, form: &'static str) -> BadValue {
-    BadValue { place: word.place.clone(), what: word.text.clone(), why, form }
+fn refused(word: &Word, what: String, why: &'static str, form: String) -> BadValue {
+    BadValue { place: word.place.clone(), what, why, form }
 }
 
 #[cfg(test)]
@@ -236,7 +248,7 @@ mod tests {
         let (flags, bad) = read(&[
             "--copt=-x",
             "--spawn_strategy",
-            "remote,,local",
+            "remote,local",
             "--noremote_local_fallback",
             "--strategy=A=b,c",
         ]);
@@ -265,6 +277,12 @@ mod tests {
         );
         assert_eq!(read(&["--remote_local_fallback=maybe"]).1, ["it is neither true nor false"]);
         assert_eq!(read(&["--spawn_strategy"]).1, ["nothing stands behind it"]);
-        assert!(read(&["--strategy=A="]).1.is_empty());
+        assert_eq!(read(&["--spawn_strategy=a,,b"]).1, ["an item of the list is empty"]);
+        assert_eq!(read(&["--genrule_strategy=a,"]).1, ["an item of the list is empty"]);
+        assert!(
+            read(&["--strategy=A=", "--spawn_strategy=", "--extra_execution_platforms=//a,,//b"])
+                .1
+                .is_empty()
+        );
     }
 }

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod emit;
 pub mod flags;
 mod label;
 pub mod lint;

@@ -111,7 +111,8 @@ fn without_line(look: &Look<'_>, findings: &mut Vec<Finding>) {
         });
     }
     // Without any list nobody meant to have one.
-    if !look.flags.allowed.is_empty() && !has_line(&look.host) {
+    let is_known = look.flags.host_platform.as_ref().is_none_or(|flag| Label::parse(&flag.value).is_ok());
+    if is_known && !look.flags.allowed.is_empty() && !has_line(&look.host) {
         findings.push(Finding {
             place: look.flags.host_platform.as_ref().map(|flag| flag.place.clone()),
             severity: Severity::Warning,

@@ -77,6 +77,8 @@ pub struct Decision {
     pub before: Vec<String>,
     /// The platform's list; none: nothing is taken out.
     pub restriction: Option<Restriction>,
+    /// Names of either list that are not registered on the host: Bazel stops before it runs anything.
+    pub unregistered: Vec<String>,
     /// What is left, in order.
     pub candidates: Vec<Candidate>,
     /// The index of the candidate that runs the action; none: it fails.
@@ -151,8 +153,13 @@ impl<'a> Model<'a> {
             .into_iter()
             .map(|name| self.candidate(name, spawn.mnemonic, restriction.as_ref(), &tags))
             .collect();
-        let runs = candidates.iter().position(|candidate| candidate.refused.is_none());
-        Decision { passed_over, source, before, restriction, candidates, runs }
+        let allowed = restriction.iter().flat_map(|one| &one.allowed);
+        let unregistered =
+            before.iter().chain(allowed).filter(|name| self.registry.stands_for(name).is_none());
+        let unregistered: Vec<_> = unregistered.cloned().collect();
+        let can_run = candidates.iter().position(|candidate| candidate.refused.is_none());
+        let runs = can_run.filter(|_| unregistered.is_empty());
+        Decision { passed_over, source, before, restriction, unregistered, candidates, runs }
     }
 
     fn by_description(

@@ -13,7 +13,7 @@ mod text;
 
 pub use decide::{Candidate, Decision, Legs, Model, Restriction, Source, Spawn};
 pub use regex_filter::RegexFilter;
-pub use strategies::{Os, Registry};
+pub use strategies::{Os, Registry, STRATEGIES};
 pub use tags::Tags;
 
 #[cfg(test)]

@@ -2,6 +2,22 @@
 
 use crate::flags::Flags;
 
+/// All names that a strategy has on some host.
+pub const STRATEGIES: [&str; 12] = [
+    "remote",
+    "worker",
+    "sandboxed",
+    "local",
+    "standalone",
+    "dynamic",
+    "dynamic_worker",
+    "linux-sandbox",
+    "darwin-sandbox",
+    "windows-sandbox",
+    "processwrapper-sandbox",
+    "docker",
+];
+
 /// The host that runs Bazel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Os {

@@ -140,8 +140,13 @@ fn an_empty_list_allows_everything() {
 
 #[test]
 fn an_unknown_name_stops_bazel() {
-    let decision = Case::new("build --spawn_strategy=remot", "FOO", HOST).decide();
-    assert!(decision.candidates[0].refused.as_deref().unwrap().contains("no strategy of that name"));
+    for rc in
+        ["build --spawn_strategy=remot,local", "build --allowed_strategies_by_exec_platform=//:a=remot,local"]
+    {
+        let decision = Case::new(rc, "FOO", "//:a").decide();
+        assert_eq!((decision.runs, &*decision.unregistered), (None, &["remot".to_owned()][..]), "{rc}");
+        assert!(decision.end("FOO", &Label::host()).contains("\"remot\" is no strategy"));
+    }
 }
 
 #[test]

@@ -44,6 +44,11 @@ impl Decision {
         if let Some(runs) = self.runs {
             return format!("runs         {}", self.candidates[runs].name);
         }
+        if let Some(name) = self.unregistered.first() {
+            return format!(
+                "stops        {name:?} is no strategy that Bazel registers on this host, so it ends before it runs anything"
+            );
+        }
         let by = match &self.restriction {
             Some(one) => format!("; the list of {platform} allows {} ({})", list(&one.allowed), one.place),
             None => String::new(),

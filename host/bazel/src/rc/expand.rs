@@ -5,6 +5,12 @@ use super::{RcLine, Word};
 use crate::model::Os;
 use crate::place::Place;
 
+/// So many configs are expanded, again and again those that are named again: each level may double them.
+const CONFIGS_MAX: usize = 10_000;
+
+/// So many are within each other. Bazel warns from ten on.
+const DEPTH_MAX: usize = 200;
+
 /// The options in order of precedence, weakest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expanded {
@@ -42,6 +48,14 @@ pub enum ExpandError {
         name: String,
         /// The configs on the way.
         chain: String,
+    },
+    /// More than anybody means.
+    #[error(
+        "--config={name} is too much: more than {CONFIGS_MAX} configs are expanded, or {DEPTH_MAX} within each other"
+    )]
+    TooMany {
+        /// The one that is too much.
+        name: String,
     },
     /// `--config name` within a config, which takes `--config=name` only.
     #[error("{place}: within a config, another is to be written --config=NAME, in one word")]
@@ -162,11 +176,14 @@ impl<'a> Expansion<'a> {
                 sections: sections.join(", "),
             });
         };
+        if self.expanded.configs.len() >= CONFIGS_MAX || above.len() >= DEPTH_MAX {
+            return Err(ExpandError::TooMany { name: name.to_owned() });
+        }
         self.expanded.configs.push(name.to_owned());
         above.push(name.to_owned());
         for word in self.words(Some(known)) {
             match word.text.strip_prefix("--config") {
-                Some(rest) if rest.is_empty() => {
+                Some("") => {
                     return Err(ExpandError::TwoWords { place: word.place.clone() });
                 }
                 Some(rest) if rest.starts_with('=') => self.config(&rest[1..], Some(&word.place), above)?,

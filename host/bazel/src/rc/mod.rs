@@ -18,6 +18,9 @@ use crate::place::Place;
 /// More files on top of each other are a loop that spells one file in many ways.
 const DEPTH_MAX: usize = 64;
 
+/// So many files are read, those that are imported again included: each level may double them.
+const FILES_MAX: usize = 1_000;
+
 /// A word of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
@@ -106,6 +109,14 @@ pub enum RcError {
         /// Words behind it.
         count: usize,
     },
+    /// More than anybody means.
+    #[error(
+        "{place}: more than {FILES_MAX} files are imported; a file that is imported twice is read twice, and so is all that it imports"
+    )]
+    TooMany {
+        /// The import that is too much.
+        place: Place,
+    },
     /// A file that imports itself, perhaps by others.
     #[error("{place}: import of {file}, which is being read: {chain}; take one of the imports out")]
     Loop {
@@ -127,7 +138,7 @@ pub enum RcError {
 pub fn read(file: &Path, workspace: &Path) -> Result<Rc, RcError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| RcError::Unreadable { file: file.display().to_string(), error })?;
-    let mut reader = Reader { workspace, stack: vec![file.to_owned()], rc: Rc::default() };
+    let mut reader = Reader { workspace, stack: vec![file.to_owned()], files: 1, rc: Rc::default() };
     reader.text(file, &text)?;
     Ok(reader.rc)
 }
@@ -135,6 +146,7 @@ pub fn read(file: &Path, workspace: &Path) -> Result<Rc, RcError> {
 struct Reader<'a> {
     workspace: &'a Path,
     stack: Vec<PathBuf>,
+    files: usize,
     rc: Rc,
 }
 
@@ -184,7 +196,9 @@ impl Reader<'_> {
             return Err(RcError::Loop { place, file: file.display().to_string(), chain: chain.join(" -> ") });
         }
         match std::fs::read_to_string(&file) {
+            Ok(_) if self.files >= FILES_MAX => Err(RcError::TooMany { place }),
             Ok(text) => {
+                self.files += 1;
                 self.stack.push(file.clone());
                 self.text(&file, &text)?;
                 self.stack.pop();

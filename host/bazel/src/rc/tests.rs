@@ -100,3 +100,66 @@ fn configs_that_bazel_refuses_are_refused_with_their_line() {
     assert!(told("test:t --a", &["t"]).starts_with("--config=t is defined in no section"));
     assert!(told("build:a --config b\nbuild:b --c\nbuild --config=a", &[]).contains("rc:1: within a config"));
 }
+
+/// Each level twice the one below: a file of some lines that would take for ever.
+#[test]
+fn what_doubles_on_each_level_ends() {
+    let configs: String =
+        (0..60).map(|i| format!("build:c{i} --config=c{0} --config=c{0}\n", i + 1)).collect();
+    let told = words(&format!("{configs}build:c60 --x"), "build", &["c0"]).unwrap_err().to_string();
+    assert!(told.contains("is too much"), "{told}");
+    let chain: String = (0..5000).map(|i| format!("build:c{i} --config=c{}\n", i + 1)).collect();
+    assert!(matches!(words(&chain, "build", &["c0"]), Err(ExpandError::TooMany { .. })));
+
+    let names: Vec<String> = (0..40).map(|i| format!("f{i}")).collect();
+    let texts: Vec<String> =
+        (0..40).map(|i| format!("import %workspace%/f{0}\nimport %workspace%/f{0}\n", i + 1)).collect();
+    let mut files: Vec<(&str, &str)> =
+        names.iter().zip(&texts).map(|(name, text)| (&**name, &**text)).collect();
+    files.extend([("rc", "import %workspace%/f0"), ("f40", "build --x")]);
+    assert!(matches!(rc(folder(&files).path()), Err(RcError::TooMany { .. })));
+}
+
+/// Whatever a file holds, it is read or refused.
+#[test]
+fn any_bytes_are_read_or_refused() {
+    let pieces = [
+        "build",
+        ":",
+        " ",
+        "\\",
+        "\n",
+        "\r\n",
+        "#",
+        "'",
+        "\"",
+        "--config",
+        "=",
+        "ä",
+        "import ",
+        "--strategy",
+        ",",
+        "//",
+        "@",
+        "(",
+        "\t",
+        "--no",
+    ];
+    let mut seed = 7_u64;
+    for _ in 0..1000 {
+        let mut text = String::new();
+        for _ in 0..20 {
+            // A linear congruential generator: which numbers is of no matter, only that they are the same each time.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            text.push_str(pieces[(seed >> 33) as usize % pieces.len()]);
+        }
+        let folder = folder(&[("rc", &text)]);
+        let Ok(rc) = rc(folder.path()) else { continue };
+        if let Ok(expanded) = expand(&rc.lines, "test", &[], Os::Linux) {
+            let (flags, _) = crate::flags::Flags::read(&expanded.words);
+            crate::model::Model::new(&flags, Os::Linux, crate::Version::ALLOW_LISTS);
+        }
+        let _ = crate::Label::parse(&text);
+        let _ = crate::TargetPattern::parse(&text);
+    }
+}
