@@ -116,8 +116,12 @@ fn watch_parts(watched: &mut BTreeMap<PathBuf, FileWatch>, config: &Config, chan
 fn stale(running: &Config, config: &Config) -> Vec<String> {
     let (mut before, mut after) = (running.to_json(), config.to_json());
     for values in [&mut before, &mut after] {
-        for key in ["policies", "chains"] {
+        for key in ["policies", "chains", "bazel"] {
             values.as_object_mut().map(|object| object.remove(key));
+        }
+        // Builds are told of it, and nobody here reads it.
+        for pool in values["pools"].as_array_mut().into_iter().flatten() {
+            pool.as_object_mut().map(|pool| pool.remove("bazel"));
         }
         values["policy"].as_object_mut().map(|object| object.remove("probation"));
     }

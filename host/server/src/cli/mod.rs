@@ -1,6 +1,7 @@
 //! The command line: parsing and printing, nothing else. One file per subcommand.
 
 mod admin;
+mod bazel;
 mod config;
 mod logging;
 mod metrics;
@@ -63,6 +64,9 @@ enum Command {
     /// Look at what was learned of how much actions need.
     #[command(subcommand)]
     Sizes(sizes::SizesCommand),
+    /// Make platforms and flags for Bazel and Buck2 from pools, and check those of a workspace.
+    #[command(subcommand)]
+    Bazel(bazel::BazelCommand),
     /// Print what there is at /metrics, with what it means.
     Metrics,
     /// Print a completion script for a shell.
@@ -157,6 +161,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Config(command) => config::run(command)?,
         Command::Policy(command) => policy::run(command)?,
         Command::Sizes(command) => sizes::run(command)?,
+        Command::Bazel(command) => bazel::run(command)?,
         Command::Metrics => metrics::run()?,
         Command::Admin(command) => return admin::run(command),
         Command::Completions { shell } => {

@@ -166,6 +166,7 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         policy: checker.policy(raw.policy, raw.policies, raw.chains, &state_dir),
         decision_log: checker.decision_log(raw.decision_log),
         router: checker.router(&raw.router),
+        bazel: checker.bazel(raw.bazel),
         worker: checker.worker(raw.worker, &state_dir, known),
         worker_match_logging_interval: checker.logging(logging),
         platform_properties,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pointsman_worker::PlatformQuery;
 use serde::{Deserialize, Serialize};
 
+use super::bazel::{Bazel, BazelPool};
 use super::check::Use;
 pub use super::checked_policy::Policy;
 use super::decision_log::DecisionLog;
@@ -115,6 +116,8 @@ pub struct Values {
     pub decision_log: DecisionLog,
     /// `router`: what `pointsman router` waits for and keeps; nothing else reads it.
     pub router: RouterSettings,
+    /// `bazel`: what `pointsman bazel` makes platforms and flags of, besides the pools; nothing else reads it.
+    pub bazel: Bazel,
     /// `worker`: the worker that `serve` runs in itself.
     pub worker: BundledWorker,
     /// `worker_match_logging_interval_s`: how often the log says why actions are waiting, one block for each set of
@@ -168,6 +171,9 @@ pub struct Pool {
     /// `max_inflight_tasks`: actions that each of its hosts runs at once at most, whatever they ask for. Default 0: as
     /// many as it has worker threads.
     pub max_inflight_tasks: u32,
+    /// `bazel`: its platform on the side of builds, of which the scheduler knows nothing. Change it where Bazel is to run some of its
+    /// actions itself, or where its platform is there already.
+    pub bazel: BazelPool,
 }
 
 /// `action_cache`: what the scheduler itself does with results of actions that may be cached.

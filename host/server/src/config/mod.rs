@@ -4,6 +4,7 @@
 //! uses: complete, free of contradictions, and nothing else can build it. All problems of a file are reported
 //! together, each with its line, because an operator who fixes one per restart stays up all night.
 
+mod bazel;
 mod check;
 mod checked;
 mod checked_policy;
@@ -27,6 +28,7 @@ mod tests;
 mod tree;
 mod units;
 
+pub use bazel::{Bazel, BazelHost, BazelPool};
 pub use checked::{
     ActionCache, Attempts, BundledWorker, Config, EmbeddedStorage, HostKey, Limits, Matching, Placement,
     PlatformValues, Policy, Pool, PropertyType, RemoteStorage, Services, Sizes, Timers, TooSmall,

@@ -62,6 +62,7 @@ fn spell_out(values: &Values) -> Raw {
         chains: values.policy.chains.clone(),
         decision_log: (&values.decision_log).into(),
         router: (&values.router).into(),
+        bazel: (&values.bazel).into(),
         worker: worker(values),
         worker_match_logging_interval_s: Some(
             values.worker_match_logging_interval.map_or(0, |every| every.as_secs().cast_signed()),
@@ -96,6 +97,7 @@ fn pool(pool: &Pool) -> RawPool {
         instance_name_prefix: pool.instance_name_prefix.clone(),
         size_class: pool.size_class,
         max_inflight_tasks: Some(pool.max_inflight_tasks),
+        bazel: (&pool.bazel).into(),
     }
 }
 

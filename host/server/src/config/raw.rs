@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::bazel::{RawBazel, RawBazelPool};
 use super::checked::{Matching, Placement, PropertyType, Services, TooSmall, UnknownProperty};
 use super::decision_log::RawDecisionLog;
 use super::http::HttpListen;
@@ -53,6 +54,7 @@ pub(super) struct Raw {
     pub(super) chains: BTreeMap<String, Vec<String>>,
     pub(super) decision_log: RawDecisionLog,
     pub(super) router: RawRouter,
+    pub(super) bazel: RawBazel,
     pub(super) worker: RawWorker,
     pub(super) worker_match_logging_interval_s: Option<i64>,
     /// NativeLink's place for the two keys of the same name above.
@@ -104,6 +106,7 @@ pub(super) struct RawPool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) size_class: Option<u32>,
     pub(super) max_inflight_tasks: Option<u32>,
+    pub(super) bazel: RawBazelPool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

@@ -92,6 +92,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("learning", EXECUTION),
     ("packing", WORKERS),
     ("worker", "a router has no worker"),
+    ("bazel", "`pointsman bazel` makes platforms of pools, and a router has none"),
     ("worker_match_logging_interval_s", QUEUE),
     ("schedulers", QUEUE),
 ];

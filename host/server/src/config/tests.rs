@@ -42,7 +42,9 @@ fn an_empty_file_differs_from_none_in_one_thing() {
 fn every_key_is_read() {
     let text = r#"{
         listen: "0.0.0.0:1", http: { listen: "[::1]:2", buildbarn_metrics: false }, state_dir: "/s", matching: "typed", unknown_property: "queue", host_key: ["node"],
-        pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4 }],
+        pools: [{ name: "p", platform: { a: ["1"], b: "2" }, instance_name_prefix: "x", size_class: 3, max_inflight_tasks: 4,
+                  bazel: { platform: "//p", strategies: ["remote", "local"], constraint_values: ["@platforms//os:linux"] } }],
+        bazel: { host: { platform: "//h", strategies: ["local"] } },
         max_attempts: 5, placement: "best_fit",
         attempts: { lost: 1, given_back: 2, reported: 5, exhausted_forgiven: 0 }, quarantine_after: 0, reserved_percent: 25,
         sizes: { rerun: ["timed-out"] },
@@ -97,6 +99,12 @@ fn every_key_is_read() {
     assert_eq!(
         (pool.instance_name_prefix.as_deref(), pool.size_class, pool.max_inflight_tasks),
         (Some("x"), Some(3), 4)
+    );
+    assert_eq!(pool.bazel.platform.as_ref().map(ToString::to_string).as_deref(), Some("//p:p"));
+    assert_eq!((pool.bazel.strategies.len(), pool.bazel.constraint_values.len()), (2, 1));
+    assert_eq!(
+        (config.bazel.host.platform.to_string().as_str(), config.bazel.host.strategies.len()),
+        ("//h:h", 1)
     );
     assert_eq!((config.limits.classes_max, config.limits.demands_max), (6, 7));
     assert_eq!((config.limits.workers_max, config.limits.holds_max), (8, 9));
@@ -365,6 +373,23 @@ fn pools_are_checked() {
         "pools[0].platform.Pool: query_cmd is for the bundled worker",
         "pools[1].name: the pool \"a\" is declared twice",
         "pools[2]: has no name",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn the_side_of_builds_is_checked() {
+    let text = refused(
+        "{pools: [{name: 'a', bazel: {platform: '//a:', strategies: ['remot'], constraint_values: ['a b']}}],
+          bazel: {host: {strategies: []}}}",
+    );
+    for part in [
+        "pools[0].bazel.platform: is no label: it names no target",
+        "pools[0].bazel.strategies: \"remot\" is no strategy of Bazel; did you mean \"remote\"?",
+        "pools[0].bazel.strategies: lacks \"remote\"",
+        "pools[0].bazel.constraint_values: \"a b\" is no label",
+        "bazel.host.strategies: is empty, and to Bazel an empty list allows everything",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }

@@ -67,12 +67,14 @@ impl Checker {
         if let Some(Err(status)) = raw.instance_name_prefix.as_deref().map(instance_name::validate) {
             self.complain(at.key("instance_name_prefix"), At::Value, status.message());
         }
+        let bazel = self.bazel_pool(&at, raw.bazel);
         Pool {
             name,
             platform,
             instance_name_prefix: raw.instance_name_prefix,
             size_class: raw.size_class,
             max_inflight_tasks: raw.max_inflight_tasks.unwrap_or(0),
+            bazel,
         }
     }
 }
