@@ -48,22 +48,17 @@ fn failed(attempt: &task::Attempt) -> Attempt {
 
 /// An attempt that ended with this. Times and resources are the worker's word; without it, it took no time.
 pub fn ended(response: &ExecuteResponse, given: &Given) -> Attempt {
-    let result = response.result.as_ref();
-    let metadata = result.and_then(|r| r.execution_metadata.as_ref());
-    let usage = metadata.and_then(usage);
-    let signal = usage.as_ref().map(|u| u.termination_signal.as_str()).filter(|s| !s.is_empty());
-    let exit_code = result.map_or(0, |r| r.exit_code);
-    let wall = metadata.map(wall).unwrap_or_default();
+    let Report { outcome, exit_code, signal, wall, cores, peak_memory_mib } = Report::of(response);
     Attempt {
-        outcome: outcome(response, signal, exit_code),
+        outcome,
         exit_code,
         signal: signal.map(Into::into),
         size_class: given.spec.size_class,
         worker: given.host.clone(),
         strategy: None,
         wall,
-        cores: usage.as_ref().and_then(|u| cores(u, wall)),
-        peak_memory_mib: usage.as_ref().and_then(peak_memory_mib),
+        cores,
+        peak_memory_mib,
     }
 }
 
@@ -84,25 +79,40 @@ pub fn run(response: &ExecuteResponse, size_class: u32) -> Option<Run> {
     if response.cached_result {
         return None;
     }
-    let result = response.result.as_ref();
-    let metadata = result.and_then(|r| r.execution_metadata.as_ref());
-    let usage = metadata.and_then(usage);
-    let signal = usage.as_ref().map(|u| u.termination_signal.as_str()).filter(|s| !s.is_empty());
-    let wall = metadata.map(wall).unwrap_or_default();
-    let ended = match outcome(response, signal, result.map_or(0, |r| r.exit_code)) {
+    let Report { outcome, wall, cores, peak_memory_mib, .. } = Report::of(response);
+    let ended = match outcome {
         Outcome::Succeeded => Ended::Succeeded,
         Outcome::Failed => Ended::Failed,
         Outcome::Killed => Ended::Killed,
         Outcome::TimedOut => Ended::TimedOut,
         Outcome::WorkerLost | Outcome::InfrastructureError => return None,
     };
-    Some(Run {
-        ended,
-        size_class,
-        wall,
-        cores: usage.as_ref().and_then(|u| cores(u, wall)),
-        peak_memory_mib: usage.as_ref().and_then(peak_memory_mib),
-    })
+    Some(Run { ended, size_class, wall, cores, peak_memory_mib })
+}
+
+/// What a worker says of an attempt.
+struct Report {
+    outcome: Outcome,
+    exit_code: i32,
+    signal: Option<String>,
+    wall: Duration,
+    cores: Option<f64>,
+    peak_memory_mib: Option<u32>,
+}
+
+impl Report {
+    fn of(response: &ExecuteResponse) -> Self {
+        let result = response.result.as_ref();
+        let metadata = result.and_then(|r| r.execution_metadata.as_ref());
+        let usage = metadata.and_then(usage);
+        let exit_code = result.map_or(0, |r| r.exit_code);
+        let wall = metadata.map(wall).unwrap_or_default();
+        let (cores, peak_memory_mib) =
+            usage.as_ref().map_or((None, None), |usage| (cores(usage, wall), peak_memory_mib(usage)));
+        let signal = usage.map(|usage| usage.termination_signal).filter(|signal| !signal.is_empty());
+        let outcome = outcome(response, signal.as_deref(), exit_code);
+        Self { outcome, exit_code, signal, wall, cores, peak_memory_mib }
+    }
 }
 
 /// How an attempt ended, as it is written.

@@ -1,7 +1,7 @@
 //! The platform from the Command. Clients from before REv2.2 put it there, and some still put it nowhere else (Bazel 2,
 //! Pants 2.17, Buck2).
 
-use pointsman_policy_sdk::{CommandWhen, Config, Rejection, action, command};
+use pointsman_policy_sdk::{CommandWhen, Config, Property, Rejection, action, command, defaults};
 
 use crate::{Facts, Part};
 
@@ -47,25 +47,23 @@ impl Part for CommandPlatform {
     }
 
     fn route(&self, facts: &Facts) -> Result<(), Rejection> {
-        match self.when {
-            When::WithoutPlatform if !action::has_platform() => facts.set_platform(&command::platform()),
-            When::WithoutProperties if action::platform().is_empty() => {
-                facts.set_platform(&command::platform());
-            }
-            When::MissingProperties => add_missing(facts),
-            _ => {}
+        let platform = match self.when {
+            When::WithoutPlatform => defaults::missing_platform(),
+            When::WithoutProperties => action::platform().is_empty().then(command::platform),
+            When::MissingProperties => with_missing(facts),
+        };
+        if let Some(platform) = platform {
+            facts.set_platform(&platform);
         }
         Ok(())
     }
 }
 
-fn add_missing(facts: &Facts) {
+/// The platform so far and what only the Command has; `None` when that is nothing.
+fn with_missing(facts: &Facts) -> Option<Vec<Property>> {
     let mut missing = command::platform();
-    let more = facts.platform(|known| {
+    facts.platform(|known| {
         missing.retain(|property| known.iter().all(|other| other.name != property.name));
         (!missing.is_empty()).then(|| [known, &missing].concat())
-    });
-    if let Some(platform) = more {
-        facts.set_platform(&platform);
-    }
+    })
 }

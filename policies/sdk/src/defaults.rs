@@ -23,7 +23,7 @@
 //! }
 //! ```
 
-use crate::{CommandWhen, action, command, route};
+use crate::{CommandWhen, Property, action, command, route};
 
 /// The group of all actions whose client said nothing about itself. Without it they would stand in no group and
 /// compete with whole groups.
@@ -42,9 +42,14 @@ pub fn apply() {
 
 /// An Action without platform gets that of its Command, where older clients put it.
 pub fn platform_from_command() {
-    if !action::has_platform() {
-        route::set_platform(&command::platform());
+    if let Some(platform) = missing_platform() {
+        route::set_platform(&platform);
     }
+}
+
+/// The platform of the Command, if the Action has none.
+pub fn missing_platform() -> Option<Vec<Property>> {
+    (!action::has_platform()).then(command::platform)
 }
 
 /// Sets the path of groups among which workers are shared out, coarsest first, without those that are empty. When all
