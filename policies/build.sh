@@ -28,7 +28,7 @@ inputs() {
 # The parts of the root manifest that change a guest: its profile, its dependencies and the version number.
 manifest_parts() {
   awk '/^\[/ { wanted = ($0 == "[profile.guest]" || $0 == "[workspace.package]") } wanted && NF' Cargo.toml
-  grep -E '^(wit-bindgen|serde_json|regex-lite) = ' Cargo.toml
+  grep -E '^(wit-bindgen|serde_json|regex-lite|fnv) = ' Cargo.toml
 }
 
 hash_inputs() {

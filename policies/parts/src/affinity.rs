@@ -105,11 +105,12 @@ impl Rule {
     fn read(config: &mut Config) -> Self {
         let when = Condition::under(config, "when").unwrap_or_default();
         let wait_ms = config.duration_ms("wait").unwrap_or(WAIT_MS);
-        let property = config.string("property");
+        let named = config.has("property");
+        let property = config.name("property");
         let persistent = config.bool("persistent_worker", false);
         let keep = config.bool("keep_property", false);
         let by = config.word("by", &BY);
-        let given = usize::from(by.is_some()) + usize::from(property.is_some()) + usize::from(persistent);
+        let given = usize::from(by.is_some()) + usize::from(named) + usize::from(persistent);
         if given != 1 {
             let text = "needs one of `by` (target, package, first_output or nothing), `property` (its name) and \
                         `persistent_worker` (true)";

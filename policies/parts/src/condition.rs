@@ -2,22 +2,24 @@
 //!
 //! | Key | Holds when |
 //! | --- | --- |
-//! | `instance`, `mnemonic`, `target`, `tool`, `tool_version`, `principal`, `invocation`, `correlated_invocations` | the fact matches the [pattern](crate::pattern); one that the client left out matches none |
+//! | `instance`, `mnemonic`, `target`, `package`, `tool`, `tool_version`, `principal`, `invocation`, `correlated_invocations` | the fact matches the [pattern](crate::pattern); one that the client left out matches none |
 //! | `executable` | the program's name without its folder matches |
 //! | `argument` | any argument matches |
 //! | `argument_at` | `{ "1": P }`: the argument at that place matches, the program being 0 |
 //! | `environment` | `{ NAME: P }`: the variable matches; `true`: it is there, `false`: it is not |
-//! | `output` | any declared output path matches |
-//! | `property` | `{ NAME: P }`: the property matches, as edited so far; `true` and `false` as above |
+//! | `output`, `first_output` | any declared output path, or the first one, matches |
+//! | `property` | `{ NAME: P }`: the property matches, as edited so far (if it has several values, one of them); `true` and `false` as above |
 //! | `has_platform` | the Action has (`true`) or has not (`false`) a platform of its own |
 //! | `priority` | `{ "min": 1, "max": 9 }`: it is within that range |
 //! | `all`, `any`, `not` | lists of conditions, and one |
 
+use std::ops::RangeInclusive;
+
 use pointsman_policy_sdk::{CommandWhen, Config, action};
 use serde_json::Value;
 
-use crate::Facts;
 use crate::pattern::Patterns;
+use crate::{Facts, package};
 
 /// Conditions within conditions; deeper ones are refused.
 const DEPTH_MAX: usize = 8;
@@ -37,7 +39,7 @@ enum Test {
     Environment(String, Wanted),
     Property(String, Wanted),
     HasPlatform(bool),
-    Priority(i32, i32),
+    Priority(RangeInclusive<i32>),
     All(Vec<Condition>),
     Any(Vec<Condition>),
     Not(Condition),
@@ -55,10 +57,12 @@ enum Fact {
     Invocation,
     Correlated,
     Executable,
+    Package,
+    FirstOutput,
 }
 
 impl Fact {
-    const ALL: [(&'static str, Self); 9] = [
+    const ALL: [(&'static str, Self); 11] = [
         ("instance", Self::Instance),
         ("mnemonic", Self::Mnemonic),
         ("target", Self::Target),
@@ -68,6 +72,8 @@ impl Fact {
         ("invocation", Self::Invocation),
         ("correlated_invocations", Self::Correlated),
         ("executable", Self::Executable),
+        ("package", Self::Package),
+        ("first_output", Self::FirstOutput),
     ];
 
     fn of(self, facts: &Facts) -> &str {
@@ -81,6 +87,8 @@ impl Fact {
             Self::Invocation => facts.invocation(),
             Self::Correlated => facts.correlated(),
             Self::Executable => facts.executable(),
+            Self::Package => package(facts.target()),
+            Self::FirstOutput => facts.outputs().first().map_or("", String::as_str),
         }
     }
 }
@@ -136,7 +144,7 @@ impl Condition {
         } else {
             config.know("has_platform");
         }
-        tests.extend(priority(config));
+        tests.extend(priority(config, i32::MIN..=i32::MAX).map(Test::Priority));
         tests.extend(several(config, "all", depth).map(Test::All));
         tests.extend(several(config, "any", depth).map(Test::Any));
         if let Some(mut inner) = config.object("not") {
@@ -172,7 +180,7 @@ impl Condition {
         let of_command = |test: &Test| {
             matches!(
                 test,
-                Test::Fact(Fact::Executable, _)
+                Test::Fact(Fact::Executable | Fact::FirstOutput, _)
                     | Test::Argument(_)
                     | Test::ArgumentAt(..)
                     | Test::Output(_)
@@ -206,9 +214,12 @@ impl Test {
             }
             Self::Output(patterns) => facts.outputs().iter().any(|text| patterns.matches(text)),
             Self::Environment(name, wanted) => facts.environment(name, |value| wanted.holds(value)),
+            Self::Property(name, Wanted::Like(patterns)) => {
+                facts.has_value(name, |value| patterns.matches(value))
+            }
             Self::Property(name, wanted) => wanted.holds(facts.property(name).as_deref()),
             Self::HasPlatform(expected) => action::has_platform() == *expected,
-            Self::Priority(least, most) => (*least..=*most).contains(&action::priority()),
+            Self::Priority(range) => range.contains(&action::priority()),
             Self::All(conditions) => conditions.iter().all(|condition| condition.holds(facts)),
             Self::Any(conditions) => conditions.iter().any(|condition| condition.holds(facts)),
             Self::Not(condition) => !condition.holds(facts),
@@ -244,19 +255,19 @@ fn arguments_at(config: &mut Config) -> Vec<Test> {
     tests
 }
 
-fn priority(config: &mut Config) -> Option<Test> {
+/// The range of priorities under `priority`, where an end that is left out is that of `otherwise`.
+pub(crate) fn priority(config: &mut Config, otherwise: RangeInclusive<i32>) -> Option<RangeInclusive<i32>> {
     let mut range = config.object("priority")?;
     let limits = i64::from(i32::MIN)..=i64::from(i32::MAX);
-    let mut end = |key, otherwise| {
-        range.integer(key, limits.clone()).and_then(|number| i32::try_from(number).ok()).unwrap_or(otherwise)
-    };
-    let (least, most) = (end("min", i32::MIN), end("max", i32::MAX));
+    let mut end = |key| range.integer(key, limits.clone()).and_then(|number| i32::try_from(number).ok());
+    let least = end("min").unwrap_or(*otherwise.start());
+    let most = end("max").unwrap_or(*otherwise.end());
     if least > most {
         let path = range.path().to_owned();
         range.error(path, format!("no priority is at least {least} and at most {most}"));
     }
     config.close(range);
-    Some(Test::Priority(least, most))
+    Some(least..=most)
 }
 
 fn several(config: &mut Config, key: &'static str, depth: usize) -> Option<Vec<Condition>> {

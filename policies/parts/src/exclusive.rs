@@ -60,62 +60,78 @@ impl Part for Exclusive {
     }
 
     fn route(&self, facts: &Facts) -> Result<(), Rejection> {
-        let value = |name: &Option<String>| name.as_deref().and_then(|name| facts.property(name));
-        let (alone, group) = (value(&self.property), value(&self.group_property));
-        if alone.is_none() && group.is_none() {
-            return Ok(());
-        }
-        let alone = match (&self.property, &alone) {
-            (Some(name), Some(value)) => truth(name, value)?,
-            _ => false,
-        };
-        let group = group.filter(|name| !name.is_empty());
-        let limit = group.as_deref().map(|name| self.limit(name, facts)).transpose()?;
+        let names = [&self.property, &self.group_property, &self.at_most_property, &self.scope_property];
+        let values = names.map(|name| facts.property(name.as_deref()?));
+        // Before its properties go, as it may look at them.
+        let is_meant = self.only.holds(facts);
         if !self.keep_properties {
-            let names = [&self.property, &self.group_property, &self.at_most_property, &self.scope_property];
-            names.into_iter().flatten().for_each(|name| facts.remove_property(name));
+            let there = names.into_iter().zip(&values).filter(|(_, value)| value.is_some());
+            there.filter_map(|(name, _)| name.as_deref()).for_each(|name| facts.remove_property(name));
         }
-        if !alone && group.is_none() {
+        let wish = Wish::of(values);
+        if !wish.is_any() {
             return Ok(());
         }
-        if !self.only.holds(facts) {
+        if !is_meant {
+            // Whatever it says: it is not for this policy to refuse.
             route::note("not exclusive, as `only` does not mean this action");
             return Ok(());
         }
-        match (alone, group.zip(limit)) {
-            (true, Some((name, _))) => Err(Rejection::new(
-                Code::InvalidArgument,
-                format!("the action asks to be alone on its host and to be of the group {name:?}"),
-            )
-            .help("set one of the two properties")),
-            (true, None) => {
-                route::set_exclusive(&Exclusivity::Host);
-                Ok(())
-            }
-            (false, Some((name, Limit { at_most, scope }))) => {
-                route::set_exclusive(&Exclusivity::Group(Group { name, scope, at_most }));
-                Ok(())
-            }
-            (false, None) => Ok(()),
+        if let Some(exclusivity) = self.granted(wish)? {
+            route::set_exclusive(&exclusivity);
         }
+        Ok(())
+    }
+}
+
+/// What an action asks for, as its properties say it.
+struct Wish {
+    alone: Option<String>,
+    group: Option<String>,
+    at_most: Option<String>,
+    scope: Option<String>,
+}
+
+impl Wish {
+    fn of([alone, group, at_most, scope]: [Option<String>; 4]) -> Self {
+        Self { alone, group: group.filter(|name| !name.is_empty()), at_most, scope }
+    }
+
+    /// Whether it asks for anything, be it a slip.
+    fn is_any(&self) -> bool {
+        self.group.is_some() || self.alone.as_deref().is_some_and(|value| !matches!(value, "false" | ""))
     }
 }
 
 impl Exclusive {
+    /// What an action gets that asks so; `None`: nothing.
+    fn granted(&self, wish: Wish) -> Result<Option<Exclusivity>, Rejection> {
+        let alone = match (&self.property, &wish.alone) {
+            (Some(name), Some(value)) => truth(name, value)?,
+            _ => false,
+        };
+        let Some(name) = &wish.group else { return Ok(alone.then_some(Exclusivity::Host)) };
+        if alone {
+            let text = format!("the action asks to be alone on its host and to be of the group {name:?}");
+            return Err(Rejection::new(Code::InvalidArgument, text).help("set one of the two properties"));
+        }
+        let Limit { at_most, scope } = self.limit(name, &wish)?;
+        Ok(Some(Exclusivity::Group(Group { name: name.clone(), scope, at_most })))
+    }
+
     /// The limit of a group: from the configuration, else from the action's own properties, else what all others have.
-    fn limit(&self, name: &str, facts: &Facts) -> Result<Limit, Rejection> {
+    fn limit(&self, name: &str, wish: &Wish) -> Result<Limit, Rejection> {
         if let Some((_, limit)) = self.groups.iter().find(|(known, _)| known == name) {
             return Ok(*limit);
         }
-        let value = |name: &Option<String>| name.as_deref().and_then(|name| facts.property(name));
-        let scope = match value(&self.scope_property) {
+        let scope = match &wish.scope {
             None => self.other_groups.map_or(Scope::Host, |limit| limit.scope),
-            Some(word) => scope(&word).ok_or_else(|| {
+            Some(word) => scope(word).ok_or_else(|| {
                 let text = format!("the scope of the group {name:?} is {word:?}");
                 Rejection::new(Code::InvalidArgument, text).help("known are host, pool and cluster")
             })?,
         };
-        let at_most = match value(&self.at_most_property) {
+        let at_most = match &wish.at_most {
             None => self.other_groups.map(|limit| limit.at_most),
             Some(number) => Some(number.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
                 let text = format!("the group {name:?} is to be of at most {number:?} actions");

@@ -92,6 +92,19 @@ impl Facts {
         }
     }
 
+    /// Has a property a value that will do, as decided so far? A property may have several.
+    pub fn has_value(&self, name: &str, will_do: impl Fn(&str) -> bool) -> bool {
+        // Most have one, and asking for that costs less than for all properties.
+        if self.platform.borrow().is_none() {
+            match route::platform_value(name) {
+                None => return false,
+                Some(value) if will_do(&value) => return true,
+                Some(_) => {}
+            }
+        }
+        self.platform(|all| all.iter().any(|known| known.name == name && will_do(&known.value)))
+    }
+
     /// Looks at all properties, as decided so far.
     pub fn platform<R>(&self, look: impl FnOnce(&[Property]) -> R) -> R {
         look(self.platform.borrow_mut().get_or_insert_with(route::platform))

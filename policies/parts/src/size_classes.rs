@@ -17,6 +17,12 @@ use sizes::Sizes;
 /// JSON Schema of its configuration.
 pub const SCHEMA: &str = include_str!("../../size-classes/config.schema.json");
 
+/// Names of the parts that learning keys are made of, in the order in which they stand there.
+#[cfg(test)]
+pub(crate) fn key_parts() -> impl Iterator<Item = &'static str> {
+    learning_key::PARTS.iter().map(|(name, _)| *name)
+}
+
 /// The part, configured.
 #[derive(Clone, Debug)]
 pub struct SizeClasses {
@@ -32,12 +38,14 @@ pub struct SizeClasses {
     rerun_after: Vec<Outcome>,
 }
 
-const RERUN_AFTER: [(&str, Outcome); 2] = [("killed", Outcome::Killed), ("timed_out", Outcome::TimedOut)];
+/// The last word is an older spelling.
+const RERUN_AFTER: [(&str, Outcome); 3] =
+    [("killed", Outcome::Killed), ("timed_out", Outcome::TimedOut), ("timed-out", Outcome::TimedOut)];
 
 impl Part for SizeClasses {
     fn read(config: &mut Config) -> Self {
         let sizes = Sizes::read(config);
-        let property = config.string("property").filter(|name| !name.is_empty());
+        let property = config.name("property");
         let keep_property = config.bool("keep_property", false);
         let mut table = Vec::new();
         for mut entry in config.objects("table").unwrap_or_default() {

@@ -1,10 +1,12 @@
 //! Fairness between tenants: workers are shared out between tenants, the share of each between its builds, and the share
 //! of a build between its invocations. What runs in the background gets what all others leave.
 
+use std::ops::RangeInclusive;
+
 use pointsman_policy_sdk::defaults::NO_INVOCATION;
 use pointsman_policy_sdk::{CommandWhen, Config, Rejection, action, route};
 
-use crate::condition::Condition;
+use crate::condition::{Condition, priority};
 use crate::{Facts, Part};
 
 /// JSON Schema of its configuration.
@@ -18,6 +20,10 @@ const BACKGROUND: &str = "(background)";
 /// background the smaller group.
 const PRIORITY_OFFSET: i32 = 10_000;
 
+/// What a client may ask for by its own priority where nothing is said: to count as half or twice as many. Without a
+/// limit a tenant takes all workers by asking for them, and gets out of the background.
+const PRIORITIES: RangeInclusive<i32> = -100..=100;
+
 /// The part, configured.
 #[derive(Clone, Debug)]
 pub struct TenantFair {
@@ -27,6 +33,8 @@ pub struct TenantFair {
     nobody: String,
     /// Groups below the tenant, coarsest first.
     below: Vec<Below>,
+    /// A priority beyond these counts as the next of them.
+    priorities: RangeInclusive<i32>,
     background: Option<Background>,
 }
 
@@ -67,8 +75,9 @@ impl Part for TenantFair {
         }
         Self {
             tenant,
-            nobody: config.string("nobody").unwrap_or_else(|| "(no tenant)".into()),
+            nobody: config.name("nobody").unwrap_or_else(|| "(no tenant)".into()),
             below: config.words("below", &BELOW).unwrap_or(vec![Below::Correlated, Below::Invocation]),
+            priorities: priority(config, PRIORITIES).unwrap_or(PRIORITIES),
             background: config.object("background").map(|mut inner| {
                 let background = Background::read(&mut inner);
                 config.close(inner);
@@ -83,14 +92,19 @@ impl Part for TenantFair {
 
     fn route(&self, facts: &Facts) -> Result<(), Rejection> {
         let mut keys = Vec::with_capacity(4);
+        let asked = route::priority();
+        let mut priority = asked.clamp(*self.priorities.start(), *self.priorities.end());
         if let Some(background) = &self.background {
             if background.when.holds(facts) {
                 keys.push(BACKGROUND.to_owned());
-                route::set_priority(route::priority().saturating_add(background.priority_offset));
+                priority = priority.saturating_add(background.priority_offset);
             }
             for name in &background.remove {
                 facts.remove_property(name);
             }
+        }
+        if priority != asked {
+            route::set_priority(priority);
         }
         let tenant = self.tenant.iter().map(|source| source.of(facts)).find(|tenant| !tenant.is_empty());
         keys.push(tenant.unwrap_or(&self.nobody).to_owned());
@@ -133,7 +147,7 @@ impl Background {
         Self {
             when,
             priority_offset: offset.unwrap_or(PRIORITY_OFFSET),
-            remove: config.strings("remove_properties").unwrap_or_default(),
+            remove: config.names("remove_properties").unwrap_or_default(),
         }
     }
 }

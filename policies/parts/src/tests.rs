@@ -66,11 +66,19 @@ fn schemas_have_the_keys_that_readers_have() {
     same::<SizeClasses>(size_classes::SCHEMA, &json!({ "table": [alien] }), "/table/0", &["table", "0"]);
     same::<SizeClasses>(size_classes::SCHEMA, &under("learning_key"), "/learning_key", &["learning_key"]);
     same::<TenantFair>(tenant_fair::SCHEMA, &under("background"), "/background", &["background"]);
+    same::<TenantFair>(tenant_fair::SCHEMA, &under("priority"), "/priority", &["priority"]);
     let rules = json!({ "rules": [alien] });
     same::<Affinity>(affinity::SCHEMA, &rules, "/rules/0", &["rules", "0"]);
     same::<PropertyRules>(property_rules::SCHEMA, &rules, "/rules/0", &["rules", "0"]);
     let rules = json!({ "rules": [{ "reject": alien }] });
     same::<PropertyRules>(property_rules::SCHEMA, &rules, "/rules/0/reject", &["rules", "0", "reject"]);
+}
+
+#[test]
+fn parts_of_keys_are_those_of_the_schema() {
+    let schema: Value = serde_json::from_str(size_classes::SCHEMA).unwrap();
+    let of_schema = &schema["properties"]["learning_key"]["properties"]["parts"]["items"]["enum"];
+    assert_eq!(*of_schema, json!(size_classes::key_parts().collect::<Vec<_>>()));
 }
 
 #[test]

@@ -8,9 +8,10 @@ use crate::condition::Condition;
 pub(super) fn read(config: &mut Config) -> Exclusive {
     let property = name(config, "property", "exclusive");
     let group_property = name(config, "group_property", "exclusive-group");
-    let at_most_property = config.string("at_most_property");
-    let scope_property = config.string("scope_property");
+    let at_most_property = config.name("at_most_property");
+    let scope_property = config.name("scope_property");
     let groups = config.object_map("groups").unwrap_or_default().into_iter().map(|(name, mut group)| {
+        config.not_empty(&name, group.path());
         let limit = limit(&mut group);
         config.close(group);
         (name, limit)
@@ -83,7 +84,7 @@ fn workers(config: &mut Config) -> Workers {
         config.error(config.path_of("minimum_cores"), text);
     }
     Workers {
-        property: config.string("property"),
+        property: config.name("property"),
         cores_property: cores_property.filter(|_| minimum_cores > Some(0)),
         minimum_cores: minimum_cores.unwrap_or(0),
         not_more_often_than_ms: config.duration_ms("not_more_often_than"),

@@ -42,8 +42,11 @@ pub(super) fn read(config: &mut Config) -> PropertyRules {
 }
 
 fn rule(config: &mut Config, when: Condition) -> Rule {
-    let mut names = |key| config.string_pairs(key);
-    let [rename, replace, add, default] = ["rename", "replace", "add", "default"].map(&mut names);
+    let [rename, replace, add, default] =
+        ["rename", "replace", "add", "default"].map(|key| named(config, key));
+    for (old, new) in &rename {
+        config.not_empty(new, config.below(&["rename", old]));
+    }
     let effects = Effects {
         rename,
         map: value_maps(config),
@@ -62,15 +65,25 @@ fn rule(config: &mut Config, when: Condition) -> Rule {
         when,
         effects,
         reject,
-        pool: config.string("pool"),
+        pool: config.name("pool"),
         note: config.string("note"),
         last: config.bool("last", false),
     }
 }
 
+/// Values by the names of properties.
+fn named(config: &mut Config, key: &'static str) -> Pairs {
+    let pairs = config.string_pairs(key);
+    for (name, _) in &pairs {
+        config.not_empty(name, config.below(&[key, name]));
+    }
+    pairs
+}
+
 fn value_maps(config: &mut Config) -> Vec<(String, Pairs)> {
     let mut maps = Vec::new();
     for (name, path, value) in config.map("map").unwrap_or_default() {
+        config.not_empty(&name, &*path);
         let Value::Object(values) = value else {
             config.error(path, "expected an object of old values and new ones, as in { \"big\": \"large\" }");
             continue;

@@ -2,7 +2,9 @@
 //! what differs each time.
 
 use std::fmt::Write as _;
+use std::hash::Hasher as _;
 
+use fnv::FnvHasher;
 use pointsman_policy_sdk::{CommandWhen, Config, command};
 use regex_lite::Regex;
 
@@ -25,7 +27,7 @@ pub(super) struct LearningKey {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyPart {
+pub(super) enum KeyPart {
     Instance,
     Tool,
     Mnemonic,
@@ -40,7 +42,7 @@ enum KeyPart {
 }
 
 /// In the order in which they stand in a key.
-const PARTS: [(&str, KeyPart); 11] = [
+pub(super) const PARTS: [(&str, KeyPart); 11] = [
     ("instance", KeyPart::Instance),
     ("tool", KeyPart::Tool),
     ("mnemonic", KeyPart::Mnemonic),
@@ -101,7 +103,7 @@ impl LearningKey {
     }
 
     /// The key of one action, such as `mnemonic=CppLink target=//a:b arguments#8c4f…`. Parts that the client left empty
-    /// are left out.
+    /// are left out, and `~=` stands before a text in which something was replaced.
     pub(super) fn of(&self, facts: &Facts) -> String {
         let mut key = String::new();
         for (name, part) in PARTS {
@@ -114,22 +116,22 @@ impl LearningKey {
 
     fn add(&self, key: &mut String, name: &str, part: KeyPart, facts: &Facts) {
         let mut hash = Fnv::default();
-        let text = match part {
-            KeyPart::Instance => self.clean(facts.instance()),
-            KeyPart::Tool => self.clean(facts.tool()),
-            KeyPart::Mnemonic => self.clean(facts.mnemonic()),
-            KeyPart::Target => self.clean(facts.target()),
-            KeyPart::Package => self.clean(package(facts.target())),
-            KeyPart::Executable => self.clean(facts.executable()),
-            KeyPart::FirstOutput => self.clean(facts.outputs().first().map_or("", String::as_str)),
+        let whole = match part {
+            KeyPart::Instance => facts.instance(),
+            KeyPart::Tool => facts.tool(),
+            KeyPart::Mnemonic => facts.mnemonic(),
+            KeyPart::Target => facts.target(),
+            KeyPart::Package => package(facts.target()),
+            KeyPart::Executable => facts.executable(),
+            KeyPart::FirstOutput => facts.outputs().first().map_or("", String::as_str),
             KeyPart::Arguments => {
                 let kept = facts.arguments().iter().filter(|text| !self.without_arguments.matches(text));
                 kept.for_each(|text| hash.add(&self.clean(text)));
-                String::new()
+                ""
             }
             KeyPart::Outputs => {
                 facts.outputs().iter().for_each(|text| hash.add(&self.clean(text)));
-                String::new()
+                ""
             }
             KeyPart::Environment => {
                 let variables = command::environment_variables().into_iter();
@@ -137,7 +139,7 @@ impl LearningKey {
                     hash.add(&variable.name);
                     hash.add(&self.clean(&variable.value));
                 }
-                String::new()
+                ""
             }
             KeyPart::Platform => {
                 facts.platform(|platform| {
@@ -146,9 +148,12 @@ impl LearningKey {
                         hash.add(&self.clean(&property.value));
                     }
                 });
-                String::new()
+                ""
             }
         };
+        let text = self.clean(whole);
+        // So that whoever turns keys back into conditions sees that this one is not what the action says.
+        let is = if text == whole { "=" } else { "~=" };
         if text.len() > TEXT_BYTES_MAX {
             hash.add(&text);
         }
@@ -156,8 +161,8 @@ impl LearningKey {
         // Writing to a string does not fail.
         _ = match (hash.texts, &*text) {
             (0, "") => Ok(()),
-            (0, text) => write!(key, "{space}{name}={text}"),
-            _ => write!(key, "{space}{name}#{:016x}", hash.state),
+            (0, text) => write!(key, "{space}{name}{is}{text}"),
+            _ => write!(key, "{space}{name}#{:016x}", hash.hasher.finish()),
         };
     }
 
@@ -172,45 +177,32 @@ impl LearningKey {
 }
 
 /// FNV-1a of 64 bits: the same on every server and in every version, which a hash of the standard library is not.
+#[derive(Default)]
 struct Fnv {
-    state: u64,
+    hasher: FnvHasher,
     texts: usize,
-}
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self { state: 0xcbf2_9ce4_8422_2325, texts: 0 }
-    }
 }
 
 impl Fnv {
     fn add(&mut self, text: &str) {
+        self.hasher.write(text.as_bytes());
         // A byte that no text has keeps "ab", "c" and "a", "bc" apart.
-        text.bytes().chain([0xff]).for_each(|byte| self.byte(byte));
+        self.hasher.write_u8(0xff);
         self.texts += 1;
-    }
-
-    fn byte(&mut self, byte: u8) {
-        self.state = (self.state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Fnv;
+    use std::hash::Hasher as _;
 
-    #[test]
-    fn hashes_are_those_of_fnv_1a() {
-        let mut hash = Fnv::default();
-        b"foobar".iter().for_each(|byte| hash.byte(*byte));
-        assert_eq!(hash.state, 0x8594_4171_f739_67e8, "the published value");
-    }
+    use super::Fnv;
 
     #[test]
     fn texts_are_kept_apart() {
         let [mut one, mut other] = [Fnv::default(), Fnv::default()];
         ["ab", "c"].iter().for_each(|text| one.add(text));
         ["a", "bc"].iter().for_each(|text| other.add(text));
-        assert_ne!(one.state, other.state);
+        assert_ne!(one.hasher.finish(), other.hasher.finish());
     }
 }

@@ -9,6 +9,11 @@ fn with<R>(name: &str, f: impl FnOnce(&mut Route) -> R) -> R {
     routing(name, |now| f(&mut now.call.route))
 }
 
+/// As a server: what must say something must not be empty.
+fn named(function: &str, name: &str) {
+    assert!(!name.is_empty(), "{function} was given an empty name, and a server would trap this call");
+}
+
 pub fn platform() -> Vec<Property> {
     with("route.platform", |route| route.platform.clone())
 }
@@ -18,6 +23,7 @@ pub fn platform_value(name: &str) -> Option<String> {
 }
 
 pub fn set_platform(properties: &[Property]) {
+    properties.iter().for_each(|property| named("set-platform", &property.name));
     with("route.set-platform", |route| {
         route.platform = properties.to_vec();
         sort(&mut route.platform);
@@ -25,6 +31,7 @@ pub fn set_platform(properties: &[Property]) {
 }
 
 pub fn set_property(name: &str, value: &str) {
+    named("set-property", name);
     with("route.set-property", |route| {
         route.platform.retain(|property| property.name != name);
         route.platform.push(Property::new(name, value));
@@ -41,6 +48,7 @@ pub fn pool() -> Option<String> {
 }
 
 pub fn set_pool(name: Option<&str>) {
+    name.into_iter().for_each(|name| named("set-pool", name));
     with("route.set-pool", |route| route.pool = name.map(Into::into));
 }
 
@@ -73,6 +81,7 @@ pub fn invocation_keys() -> Vec<String> {
 }
 
 pub fn set_invocation_keys(keys: &[String]) {
+    keys.iter().for_each(|key| named("set-invocation-keys", key));
     with("route.set-invocation-keys", |route| route.invocation_keys = keys.to_vec());
 }
 
@@ -101,6 +110,7 @@ pub fn affinity() -> Option<String> {
 }
 
 pub fn set_affinity(key: &str, wait_ms: u32) {
+    named("set-affinity", key);
     with("route.set-affinity", |route| route.affinity = Some((key.into(), wait_ms)));
 }
 
@@ -109,6 +119,7 @@ pub fn learning_key() -> Option<String> {
 }
 
 pub fn set_learning_key(key: &str) {
+    named("set-learning-key", key);
     with("route.set-learning-key", |route| route.learning_key = Some(key.into()));
 }
 
