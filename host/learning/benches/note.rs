@@ -45,11 +45,7 @@ fn main() {
     let began = Instant::now();
     let mut bytes = 0;
     let mut count = 0;
-    loop {
-        let taken = all.take_changed(256);
-        if taken.is_empty() {
-            break;
-        }
+    while let Some(taken) = all.take_changed(256) {
         count += taken.len();
         bytes +=
             taken.iter().map(|(key, record)| pointsman_learning::encode(key, record).len()).sum::<usize>();

@@ -120,6 +120,13 @@ impl Record {
         }
     }
 
+    /// Takes times that lie after `now` for now: a clock that was far ahead once would have the record stay for ever, and a
+    /// kill never forgotten.
+    pub fn not_after(&mut self, now: u32) {
+        let times = self.classes.iter_mut().flat_map(|class| [&mut class.last, &mut class.last_bad]);
+        times.chain([&mut self.first, &mut self.last]).for_each(|time| *time = (*time).min(now));
+    }
+
     fn succeeded(&mut self, run: &Run) {
         if !run.wall.is_zero() {
             self.walls.add(run.wall.as_secs_f64() * 1000.0, WALL_FIRST_MS);

@@ -111,7 +111,7 @@ fn times(n: u8) -> String {
 pub fn suggest(record: &Record, classes: &[ClassCores], rule: &Rule, now: u32) -> Option<Suggestion> {
     let [smallest, .., largest] = classes else { return None };
     let recent = |at: u32| u64::from(now.saturating_sub(at)) <= rule.forget_after.as_secs();
-    let bad = record.classes().into_iter().rfind(|c| c.killed + c.timed_out > 0 && recent(c.last_bad));
+    let bad = record.classes().into_iter().rfind(|c| (c.killed > 0 || c.timed_out > 0) && recent(c.last_bad));
     if let Some(bad) = bad {
         let above = classes.iter().find(|c| c.size_class > bad.size_class);
         return Some(Suggestion {
@@ -214,6 +214,24 @@ mod tests {
         assert_eq!(suggest(&record, &known(), &RULE, later).unwrap().at_least, 1, "it is forgotten");
         let first = after(1, &Run { ended: Ended::Killed, ..ran(1.0, 0.5, 100) });
         assert_eq!(chosen(&first).unwrap().0, 4, "one kill is enough");
+    }
+
+    #[test]
+    fn counts_of_a_file_may_be_anything() {
+        let line = r#"{"format":1,"key":"k","runs":9,"classes":[{"size_class":1,"runs":9,"killed":200,"timed_out":200,"last_bad":1500}]}"#;
+        let (_, record) = crate::decode(line).unwrap();
+        assert_eq!(chosen(&record).unwrap().0, 4);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_once_keeps_no_kill_for_ever() {
+        let mut record = after(12, &ran(1.0, 0.5, 100));
+        record.note(&Run { ended: Ended::Killed, ..ran(1.0, 0.5, 100) }, 4_000_000_000);
+        record.not_after(2000);
+        assert_eq!(record.seen(), (1000, 2000));
+        assert_eq!(chosen(&record).unwrap().0, 4);
+        let later = 2000 + 8 * 24 * 3600;
+        assert_eq!(suggest(&record, &known(), &RULE, later).unwrap().at_least, 1);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! All learning keys: a bounded number, of which the least recently used are dropped.
 
+use std::hash::Hasher as _;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use fnv::FnvHasher;
 use lru::LruCache;
 
 use crate::record::{Record, Run};
@@ -56,6 +58,19 @@ impl Statistics {
         self.insert(key, Entry { record, changed: false });
     }
 
+    /// Takes in a record that another server kept meanwhile: of two of one key that of more runs stays, and a new key comes
+    /// in as the one used least recently, if there is room.
+    pub fn merge(&mut self, key: Arc<str>, record: Record) {
+        if let Some(entry) = self.entries.peek_mut(&key) {
+            if record.attempts().0 > entry.record.attempts().0 {
+                entry.record = record;
+            }
+        } else if self.entries.len() < self.entries.cap().get() {
+            self.insert(key.clone(), Entry { record, changed: false });
+            self.entries.demote(&key);
+        }
+    }
+
     fn insert(&mut self, key: Arc<str>, entry: Entry) {
         let before = self.entries.len();
         let replaced = self.entries.push(key.clone(), entry).is_some_and(|(old, _)| old == key);
@@ -87,18 +102,23 @@ impl Statistics {
         self.dropped
     }
 
-    /// Up to `at_most` records that have changed since they were last taken here.
-    pub fn take_changed(&mut self, at_most: usize) -> Vec<(Arc<str>, Record)> {
+    /// Records of the next `at_most` keys that have changed since they were last taken here; `None`: there are no more such
+    /// keys. They may be fewer, and even none, as some keys were dropped since.
+    pub fn take_changed(&mut self, at_most: usize) -> Option<Vec<(Arc<str>, Record)>> {
         let from = self.changed.len().saturating_sub(at_most);
         let mut taken = Vec::with_capacity(self.changed.len() - from);
+        if self.changed.is_empty() {
+            return None;
+        }
         for key in self.changed.drain(from..) {
-            // It may have been dropped since.
-            if let Some(entry) = self.entries.peek_mut(&key) {
-                entry.changed = false;
+            // A key that was dropped and came back is here twice.
+            if let Some(entry) = self.entries.peek_mut(&key)
+                && std::mem::take(&mut entry.changed)
+            {
                 taken.push((key, entry.record.clone()));
             }
         }
-        taken
+        Some(taken)
     }
 }
 
@@ -108,8 +128,9 @@ pub fn bounded(key: &str) -> std::borrow::Cow<'_, str> {
         return key.into();
     }
     // FNV-1a: nobody gains anything by two keys that meet, and it is the same everywhere and always.
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    let mut hasher = FnvHasher::default();
+    hasher.write(key.as_bytes());
+    let hash = hasher.finish();
     let beginning = &key[..key.floor_char_boundary(KEY_BYTES_MAX - REST)];
     format!("{beginning}…#{hash:016x}").into()
 }
@@ -145,20 +166,54 @@ mod tests {
             all.note(key, &ran(1.0, 1.0, 1), 1);
         }
         // "b" was dropped for "d".
-        let mut taken: Vec<_> = std::iter::from_fn(|| Some(all.take_changed(2)).filter(|t| !t.is_empty()))
+        let mut taken: Vec<_> = std::iter::from_fn(|| all.take_changed(2))
             .flatten()
             .map(|(key, record)| (key.to_string(), record.attempts().0))
             .collect();
         taken.sort();
         assert_eq!(taken, [("a".into(), 2), ("c".into(), 1), ("d".into(), 1)]);
         all.restore("x".into(), Record::default());
-        assert!(all.take_changed(9).is_empty());
+        assert!(all.take_changed(9).is_none());
         all.note("c", &ran(1.0, 1.0, 1), 1);
-        assert_eq!(all.take_changed(9).len(), 1);
+        assert_eq!(all.take_changed(9).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn keys_that_were_dropped_end_nothing() {
+        let mut all = statistics(2);
+        // Seven keys, of which the last two are there; the first of them comes back, and so is listed twice.
+        for key in ["a", "b", "c", "d", "e", "f", "g", "a"] {
+            all.note(key, &ran(1.0, 1.0, 1), 1);
+        }
+        let batches: Vec<usize> = std::iter::from_fn(|| Some(all.take_changed(2)?.len())).collect();
+        assert_eq!(batches, [2, 0, 0, 0], "a and g once each");
+    }
+
+    #[test]
+    fn what_another_kept_meanwhile_comes_in_beside() {
+        let mut all = statistics(3);
+        let of = |runs: u32| {
+            let mut record = Record::default();
+            (0..runs).for_each(|_| record.note(&ran(1.0, 1.0, 1), 1));
+            record
+        };
+        all.restore("more".into(), of(2));
+        all.restore("fewer".into(), of(5));
+        for (key, runs) in [("more", 3), ("fewer", 4), ("new", 1), ("no room", 9)] {
+            all.merge(key.into(), of(runs));
+        }
+        let known: Vec<_> =
+            all.keys().iter().map(|key| (key.to_string(), all.get(key).unwrap().attempts().0)).collect();
+        assert_eq!(known, [("fewer".into(), 5), ("more".into(), 3), ("new".into(), 1)]);
+        assert_eq!(all.dropped(), 0);
     }
 
     #[test]
     fn long_keys_are_shortened_and_stay_different() {
+        assert!(
+            bounded(&"x".repeat(KEY_BYTES_MAX + 1)).ends_with("…#c464da8f01978f07"),
+            "files have such keys"
+        );
         let long = |end: &str| "é".repeat(400) + end;
         let (a, b) = (long("a"), long("b"));
         let (short_a, short_b) = (bounded(&a), bounded(&b));

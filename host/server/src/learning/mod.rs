@@ -5,7 +5,8 @@
 //! | --- | --- |
 //! | `classes.rs` | which size classes there are, and what an action has on each |
 //! | `decide.rs` | what a route comes to by what is known under its learning key |
-//! | `file.rs` | the file |
+//! | `file.rs` | the file: what is written when, and by whom |
+//! | `lines.rs` | its lines |
 //!
 //! The rule itself is in `pointsman-learning`, which knows neither clock nor disk. Everything here that is on the way of an
 //! action takes one lock for less than a microsecond; whoever reads all keys or writes them takes it for a few at a time.
@@ -13,6 +14,7 @@
 mod classes;
 mod decide;
 mod file;
+mod lines;
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -73,7 +75,7 @@ impl Learning {
     ) -> Result<Arc<Self>, OpenError> {
         let own = &config.learning;
         let keys_max = NonZeroUsize::new(own.keys_max as usize).unwrap_or(NonZeroUsize::MIN);
-        let (statistics, keeper, broken) = Keeper::load(&own.dir, keys_max)?;
+        let (statistics, keeper, broken) = Keeper::load(&own.dir, keys_max, now())?;
         let index = own.cores.as_deref().and_then(|key| schema.minimums().iter().position(|k| **k == *key));
         Ok(Arc::new(Self {
             statistics: Mutex::new(statistics),
