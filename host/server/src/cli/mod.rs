@@ -13,6 +13,7 @@ mod signals;
 mod sizes;
 mod worker;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -113,7 +114,26 @@ impl From<crate::config::ConfigError> for Failure {
 
 /// Prints a result, which belongs on standard output.
 fn print(text: &str) -> Result<(), Failure> {
-    Ok(writeln!(std::io::stdout(), "{text}").context("standard output can't be written")?)
+    Ok(writeln!(std::io::stdout(), "{}", harmless(text)).context("standard output can't be written")?)
+}
+
+/// What clients, workers and policies call things must not steer a terminal: control characters are shown as they are
+/// written in a string. Lines stay lines.
+fn harmless(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c.is_control() && c != '\n')
+}
+
+/// The same for what is to be within one line.
+fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, char::is_control)
+}
+
+fn escaped(text: &str, is_harmful: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if is_harmful(c) { c.escape_default().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
 }
 
 /// Runs the program with these arguments, the first being its name, and says what the process ends with.

@@ -61,8 +61,7 @@ pub(super) fn run(args: RouterArgs) -> Result<(), Failure> {
     Ok(runtime()?.block_on(async {
         let asked = hangups()?;
         let read_file = file.clone();
-        let read =
-            Box::new(move || Config::load_router(&read_file, &overrides).map_err(|error| error.to_string()));
+        let read = Box::new(move || Config::load_router(&read_file, &overrides));
         crate::router::run(config, Reload { file: Some(file), read, asked }, shutdown_token()?).await
     })?)
 }

@@ -64,8 +64,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
     Ok(runtime.block_on(async {
         let asked = hangups()?;
         let read_file = file.clone();
-        let read =
-            Box::new(move || configure(read_file.as_deref(), &overrides).map_err(|error| error.to_string()));
+        let read = Box::new(move || configure(read_file.as_deref(), &overrides));
         crate::serve::run(config, Reload { file, read, asked }, shutdown_token()?).await
     })?)
 }

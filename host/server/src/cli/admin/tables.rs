@@ -1,11 +1,14 @@
 //! Answers as text.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use pointsman_proto::v1::list_queue_response::Class;
 use pointsman_proto::v1::list_workers_response::Worker;
 use pointsman_proto::v1::{Explanation, Hold, ListQueueResponse, ListWorkersResponse, hold};
+
+use crate::cli::one_line;
 
 /// Why an action is where it is, and what those who routed it have remarked.
 pub(super) fn why(explanation: &Explanation) -> String {
@@ -113,9 +116,12 @@ fn terms(worker: &Worker) -> Vec<String> {
 
 /// Rows whose columns begin below one another.
 pub(in crate::cli) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    // What is in a cell stays there.
+    let rows: Vec<[Cow<'_, str>; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| one_line(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
+    let line = |row: &[Cow<'_, str>; N]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -189,6 +195,12 @@ mod tests {
     fn columns_begin_below_one_another() {
         let rows = [["a".to_owned(), "b".to_owned()], ["longer".to_owned(), String::new()]];
         assert_eq!(aligned(&rows), ["a       b", "longer"]);
+    }
+
+    #[test]
+    fn what_is_in_a_cell_stays_there() {
+        let rows = [["a\n\u{1b}[2Jb".to_owned(), "x".to_owned()]];
+        assert_eq!(aligned(&rows), ["a\\n\\u{1b}[2Jb  x"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pointsman_proto::v1::{ListSizesRequest, ListSizesResponse};
 
 use super::admin::client::{channel, refused};
 use super::admin::{Target, show};
-use super::{Failure, print};
+use super::{Failure, one_line, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SizesCommand {
@@ -42,7 +42,8 @@ pub(super) struct SuggestArgs {
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print what belongs on more than the smallest class as a table for the policy `size-classes`. It takes keys that are
-    /// made of instance, tool, mnemonic, target, package, executable and first output.
+    /// made of instance, tool, mnemonic, target, package, executable and first output, and says on standard error which it
+    /// leaves out, as no entry would mean the same actions.
     #[arg(long, conflicts_with = "output")]
     table: bool,
     #[command(flatten)]
@@ -74,8 +75,8 @@ async fn ask(command: SizesCommand) -> Result<(), Failure> {
                 return show(&target, &answer, text::suggest);
             }
             let table::Table { entries, left_out } = table::of(&answer);
-            for key in left_out {
-                eprintln!("no entry can mean what this key does, so it is left out: {key}");
+            for line in table::told(&left_out, &answer) {
+                eprintln!("{}", one_line(&line));
             }
             print(&serde_json::to_string_pretty(&entries).context("the table has no JSON form")?)
         }

@@ -6,6 +6,7 @@ use pointsman_proto::v1::ListSizesResponse;
 use pointsman_proto::v1::list_sizes_response::{Class, Key, OnClass, Share};
 
 use crate::cli::admin::tables::aligned;
+use crate::cli::one_line;
 
 const NOTHING: &str = "nothing is learned yet: a policy has to give actions a learning key (the policy size-classes does), and such \
                        actions have to end";
@@ -38,7 +39,7 @@ pub(super) fn list(answer: &ListSizesResponse) -> String {
 pub(super) fn show(answer: &ListSizesResponse) -> String {
     let Some(k) = answer.keys.first() else { return NOTHING.to_owned() };
     let mut lines = vec![
-        k.key.clone(),
+        one_line(&k.key).into_owned(),
         format!(
             "  {} runs since {} ago, the last {} ago: {}",
             k.runs,
@@ -141,15 +142,15 @@ fn size(class: Option<u32>) -> String {
 }
 
 fn failures(k: &Key) -> String {
-    match k.failed + k.killed + k.timed_out {
+    match k.failed.saturating_add(k.killed).saturating_add(k.timed_out) {
         0 => "-".to_owned(),
-        n if k.killed + k.timed_out == 0 => n.to_string(),
+        n if k.killed == 0 && k.timed_out == 0 => n.to_string(),
         n => format!("{n} ({} killed, {} timed out)", k.killed, k.timed_out),
     }
 }
 
 fn causes(k: &Key) -> String {
-    let ok = k.runs.saturating_sub(k.failed + k.killed + k.timed_out);
+    let ok = [k.failed, k.killed, k.timed_out].into_iter().fold(k.runs, u32::saturating_sub);
     format!("{ok} succeeded, {} failed, {} killed, {} timed out", k.failed, k.killed, k.timed_out)
 }
 
