@@ -101,6 +101,7 @@ pub struct Generation {
     /// The longest prefix first; the last one covers all.
     chains: Box<[Chain]>,
     links: BTreeMap<Arc<str>, Arc<Link>>,
+    last: Arc<Policy>,
 }
 
 impl Generation {
@@ -119,7 +120,7 @@ impl Generation {
             chains.push(Chain::new("".into(), vec![Arc::new(Link::plain(last.clone()))], last));
         }
         chains.sort_by_key(|chain| std::cmp::Reverse(chain.prefix.len()));
-        Self { number: 0, chains: chains.into(), links }
+        Self { number: 0, chains: chains.into(), links, last: last.clone() }
     }
 
     pub(crate) fn numbered(mut self, number: u64) -> Self {
@@ -130,6 +131,11 @@ impl Generation {
     /// Position in the sequence of generations since the server started, from 1.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The built-in default policy, which decides when all else fails.
+    pub(crate) fn last(&self) -> &Arc<Policy> {
+        &self.last
     }
 
     /// All links by name.

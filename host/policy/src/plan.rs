@@ -23,6 +23,15 @@ pub struct Plan {
     pub probation: ProbationRules,
 }
 
+impl Plan {
+    /// Configuration of the built-in default policy where it has to decide for one that failed: that of the first link that
+    /// it is the policy of.
+    pub fn default_config(&self) -> &str {
+        let of_default = self.links.values().find(|link| link.source == Source::Default);
+        of_default.map_or("{}", |link| &link.config)
+    }
+}
+
 impl Default for Plan {
     /// The built-in default policy for all, to be replaced by a push.
     fn default() -> Self {

@@ -37,7 +37,9 @@ static DEFAULT: &[u8] = include_bytes!("../../../policies/prebuilt/default.wasm"
 /// compiles, which takes from some ten milliseconds (Rust) to seconds (Python), so it is not for a reactor's thread.
 pub struct Runtime {
     in_force: ArcSwap<Generation>,
-    default: Arc<Policy>,
+    /// The default policy as it is configured now: it decides when all else fails. Generations hold theirs.
+    default: ArcSwap<Policy>,
+    built_in: PolicyId,
     installed: AtomicU64,
     pub(crate) loader: Loader,
     pub(crate) tripwire: Arc<Tripwire>,
@@ -75,7 +77,8 @@ impl Runtime {
         let first = Generation::new(BTreeMap::new(), &BTreeMap::new(), &default).numbered(1);
         Ok(Self {
             in_force: ArcSwap::from_pointee(first),
-            default,
+            built_in: default.policy().clone(),
+            default: ArcSwap::new(default),
             installed: AtomicU64::new(1),
             loader,
             shadow: Shadow::start(tripwire.clone()).map_err(RuntimeError::Engine)?,
@@ -107,6 +110,16 @@ impl Runtime {
         self.loader.load(bytes, &How { config: config_json, isolation, on_trial: false })
     }
 
+    /// The same for the embedded default policy.
+    pub(crate) fn load_default(&self, config_json: &str) -> Result<Policy, LoadError> {
+        self.loader.load(DEFAULT, &How { config: config_json, ..How::default() })
+    }
+
+    /// In generations from now on this one decides when all else fails.
+    pub(crate) fn set_default(&self, policy: Policy) {
+        self.default.store(Arc::new(policy));
+    }
+
     /// Puts one policy in force for all instance names, in a link of its own name.
     pub fn install(&self, policy: Policy) -> Arc<Generation> {
         let name = policy.policy().name.clone();
@@ -130,7 +143,7 @@ impl Runtime {
     ) -> Arc<Generation> {
         count(&self.loader.common.counters.installs);
         let number = self.installed.fetch_add(1, Relaxed) + 1;
-        let generation = Arc::new(Generation::new(links, chains, &self.default).numbered(number));
+        let generation = Arc::new(Generation::new(links, chains, &self.default.load_full()).numbered(number));
         // Two installs at once may come here in either order; the later number must win.
         self.in_force.rcu(|now| if now.number() < number { generation.clone() } else { now.clone() });
         generation
@@ -143,7 +156,7 @@ impl Runtime {
 
     /// Which policy the embedded default one is.
     pub fn built_in(&self) -> &PolicyId {
-        self.default.policy()
+        &self.built_in
     }
 
     /// The bytes of the embedded default policy.
@@ -194,13 +207,19 @@ impl Runtime {
 
     // === Hooks ===
 
-    fn walk<'a>(&'a self, hook: Hook, chain: &Chain, generation: u64, subject: &'a str) -> Walk<'a> {
+    fn walk<'a>(
+        &'a self,
+        hook: Hook,
+        chain: &Chain,
+        generation: &'a Generation,
+        subject: &'a str,
+    ) -> Walk<'a> {
         Walk {
             hook,
             subject,
-            generation,
+            generation: generation.number(),
             alone: chain.links.len() == 1,
-            last: &self.default,
+            last: generation.last(),
             tripwire: &self.tripwire,
             steps: Vec::with_capacity(chain.links.len()),
             failures: Vec::new(),
@@ -224,7 +243,7 @@ impl Runtime {
         count(counters.calls.own());
         wishes.sort_platform();
         let before = Arc::new(wishes);
-        let mut walk = self.walk(Hook::OnAction, chain, generation.number(), &facts.digest);
+        let mut walk = self.walk(Hook::OnAction, chain, &generation, &facts.digest);
         let (route, rejection) = self.route_along(chain, facts, &before, &mut walk);
         if rejection.is_some() {
             count(&counters.rejections);
@@ -234,7 +253,7 @@ impl Runtime {
             count(&counters.fallbacks);
         }
         let policy = walk.decided().or_else(|| walk.steps.last().map(|step| &step.policy));
-        let nobody = || chain.links.first().map_or(&self.default, |link| &link.active).id();
+        let nobody = || chain.links.first().map_or(generation.last(), |link| &link.active).id();
         let policy = policy.unwrap_or_else(nobody).clone();
         let fuel = walk.fuel();
         let steps: Arc<[_]> = walk.steps.into();
@@ -310,7 +329,7 @@ impl Runtime {
         let chain = generation.chain(&worker.instance_name_prefix);
         let subject =
             worker.id.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
-        let mut walk = self.walk(Hook::OnWorker, chain, generation.number(), &subject);
+        let mut walk = self.walk(Hook::OnWorker, chain, &generation, &subject);
         let (record, before) = (self.recorder.is_some(), Arc::new(offered));
         let mut terms = before.clone();
         let mut rejection = None;
@@ -347,7 +366,7 @@ impl Runtime {
     pub fn completed(&self, facts: &Arc<ActionFacts>, attempt: &Attempt, route: Route) -> Completion {
         let generation = self.in_force.load();
         let chain = generation.chain(&facts.instance_name);
-        let mut walk = self.walk(Hook::OnResult, chain, generation.number(), &facts.digest);
+        let mut walk = self.walk(Hook::OnResult, chain, &generation, &facts.digest);
         let (record, before) = (self.recorder.is_some(), Arc::new(route));
         let (mut next, mut accepted_by) = (Next::Accept, None);
         for link in &chain.links {
@@ -382,7 +401,7 @@ impl Runtime {
     pub fn rank(&self, facts: &Arc<ActionFacts>, candidates: &[Candidate]) -> Ranking {
         let generation = self.in_force.load();
         let chain = generation.chain(&facts.instance_name);
-        let mut walk = self.walk(Hook::OnAssignment, chain, generation.number(), &facts.digest);
+        let mut walk = self.walk(Hook::OnAssignment, chain, &generation, &facts.digest);
         let record = self.recorder.is_some();
         let mut order = Vec::new();
         for link in &chain.links {

@@ -39,6 +39,8 @@ pub(super) struct Request {
 pub(super) struct Configured {
     pub(super) plan: Plan,
     pub(super) versions: BTreeMap<Arc<str>, Restored>,
+    /// The default policy with another configuration, for when all else fails; `None`: it stays as it is.
+    pub(super) default: Option<Policy>,
     /// What can't be, by link; the plan is not put in force if there is any.
     pub(super) problems: Vec<(Arc<str>, String)>,
     pub(super) reply: Reply,
@@ -71,10 +73,18 @@ pub(super) fn configure(
     plan: Plan,
     sought: Vec<Sought>,
     reply: Reply,
+    default_changes: bool,
     messages: &Sender<Message>,
 ) -> std::io::Result<()> {
     let (runtime, messages) = (runtime.clone(), messages.clone());
     spawn(move || {
+        let default = default_changes.then(|| runtime.load_default(plan.default_config())).and_then(|loaded| {
+            // Its link may have a version that takes another configuration.
+            let told = |error: &LoadError| {
+                tracing::warn!("the built-in default policy stays as it is where it has to decide for others: {error}");
+            };
+            loaded.inspect_err(told).ok()
+        });
         let (mut versions, mut problems) = (BTreeMap::new(), Vec::new());
         for sought in sought {
             let name = sought.name.clone();
@@ -83,7 +93,7 @@ pub(super) fn configure(
                 Err(reasons) => problems.push((name, reasons.join("; "))),
             }
         }
-        let configured = Configured { plan, versions, problems, reply };
+        let configured = Configured { plan, versions, default, problems, reply };
         // Fails only when the manager has gone.
         let _ = messages.send(Message::Configured(Box::new(configured)));
     })

@@ -27,7 +27,8 @@ impl Desk {
                 Some(_) => {}
             }
         }
-        match load::configure(&self.runtime, plan, sought, reply, &self.messages) {
+        let default_changes = plan.default_config() != self.plan.default_config();
+        match load::configure(&self.runtime, plan, sought, reply, default_changes, &self.messages) {
             Ok(()) => self.configuring = true,
             Err(error) => {
                 tracing::error!(%error, "there is no thread to check the new configuration of policies")
@@ -36,7 +37,7 @@ impl Desk {
     }
 
     pub(super) fn configured(&mut self, configured: Configured) {
-        let Configured { plan, versions, problems, reply } = configured;
+        let Configured { plan, versions, default, problems, reply } = configured;
         self.configuring = false;
         if !problems.is_empty() {
             let text = |(name, why): &(Arc<str>, String)| format!("policy link '{name}': {why}");
@@ -83,6 +84,9 @@ impl Desk {
         }
         if self.plan.chains != plan.chains {
             changes.push("chains changed".to_owned());
+        }
+        if let Some(default) = default {
+            self.runtime.set_default(default);
         }
         self.plan = plan;
         self.plans += 1;

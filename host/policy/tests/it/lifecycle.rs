@@ -321,3 +321,32 @@ fn a_changed_table_is_a_new_configuration_and_a_wrong_one_changes_nothing() {
     assert!(status.last_load.text.contains("heavy.json5:2:5"));
     assert_eq!(status.history.last().unwrap().what, "refused");
 }
+
+#[test]
+fn who_decides_when_all_else_fails_has_the_configuration_of_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fails.wasm");
+    fs::write(&file, trapping(1)).unwrap();
+    let runtime = runtime_in(folder.path());
+    let with = |otherwise: &str| {
+        let config = format!(r#"{{ "size_classes": {{ "otherwise": {otherwise} }} }}"#);
+        let mut plan = for_file(&file);
+        let name: Arc<str> = "usual".into();
+        plan.links.insert(name.clone(), LinkPlan { config, ..LinkPlan::default() });
+        plan.chains.insert("usual".into(), vec![name]);
+        plan
+    };
+    let size = || {
+        let facts = Arc::new(facts());
+        let decision = runtime.route(&facts, wishes(&facts));
+        assert!(decision.fallback.is_some(), "{decision:?}");
+        decision.route.size
+    };
+    let manager = manager(&runtime, with("3"), quick()).unwrap();
+    manager.configure(with("4")).unwrap();
+    assert_eq!(size(), SizeClass::Exactly(4));
+    manager.configure(with("\"largest\"")).unwrap();
+    assert_eq!(size(), SizeClass::Largest);
+    let _ = manager.configure(with("\"lragest\"")).unwrap_err();
+    assert_eq!(size(), SizeClass::Largest, "what is refused changes nothing");
+}
