@@ -4,20 +4,21 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context as _;
-use pointsman_policy::{FileWatch, Manager, WatchOptions};
+use pointsman_policy::{FileWatch, Found, Manager, WatchOptions};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError, Seen};
 
 /// Where a configuration came from.
 pub struct Reload {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
     /// Reads it again, with the same flags over it.
-    pub read: Box<dyn Fn() -> Result<Config, String> + Send + Sync>,
+    pub read: Box<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>,
     /// Told when an operator wants it read (SIGHUP).
     pub asked: Arc<Notify>,
 }
@@ -52,7 +53,9 @@ impl Reload {
             }
             match (self.read)() {
                 Err(error) => {
-                    tracing::error!("the configuration is not read again, the old one stays: {error}")
+                    tracing::error!("the configuration is not read again, the old one stays: {error}");
+                    // Whoever mends a file that is new in it need not save anything else.
+                    error.seen.iter().for_each(|file| watch_part(&mut parts, file, &changed));
                 }
                 Ok(config) => {
                     // Also when policies refuse it: whoever mends it saves the file once more.
@@ -93,21 +96,32 @@ fn watch_parts(watched: &mut BTreeMap<PathBuf, FileWatch>, config: &Config, chan
     let files = || config.policy.links.values().flat_map(|link| link.config_files.values());
     watched.retain(|path, _| files().any(|file| file.path == *path));
     for file in files() {
-        if watched.contains_key(&file.path) {
-            continue;
+        let seen = Seen { path: file.path.clone(), digest_hex: Some(file.digest_hex.clone()) };
+        watch_part(watched, &seen, changed);
+    }
+}
+
+fn watch_part(watched: &mut BTreeMap<PathBuf, FileWatch>, file: &Seen, changed: &Arc<Notify>) {
+    if watched.contains_key(&file.path) {
+        return;
+    }
+    let changed = changed.clone();
+    // That it can't be read has just been said.
+    let is_said = AtomicBool::new(file.digest_hex.is_none());
+    let tell = move |found| {
+        if !(is_said.swap(false, Relaxed) && matches!(found, Found::Unreadable(_))) {
+            changed.notify_one();
         }
-        let changed = changed.clone();
-        let tell = move |_| changed.notify_one();
-        // As it was when it was read, so that no change is missed in between.
-        let known = Some(file.digest_hex.clone());
-        match FileWatch::start(&file.path, FILE_BYTES_MAX, known, WatchOptions::default(), tell) {
-            Ok(watch) => _ = watched.insert(file.path.clone(), watch),
-            Err(error) => {
-                let file = file.path.display();
-                tracing::warn!(
-                    "{file} is not watched, send SIGHUP after changes: there is no thread for it: {error}"
-                );
-            }
+    };
+    // As it was when it was read, so that no change is missed in between.
+    let known = file.digest_hex.clone();
+    match FileWatch::start(&file.path, FILE_BYTES_MAX, known, WatchOptions::default(), tell) {
+        Ok(watch) => _ = watched.insert(file.path.clone(), watch),
+        Err(error) => {
+            let file = file.path.display();
+            tracing::warn!(
+                "{file} is not watched, send SIGHUP after changes: there is no thread for it: {error}"
+            );
         }
     }
 }

@@ -109,3 +109,34 @@ async fn a_table_is_edited_under_a_running_server() -> anyhow::Result<()> {
     server.stop().await?;
     Ok(())
 }
+
+/// A file that is new in the configuration, and not there or not right yet, need only be mended itself.
+#[tokio::test]
+async fn a_new_file_that_is_mended_comes_into_force_by_itself() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let table = folder.path().join("heavy.json5");
+    let config = |files: &str| {
+        format!(
+            "{{ policy: {{
+                config: {{ size_classes: {{ classes: {{ small: {SMALL}, big: {BIG} }}, otherwise: 'small' }} }},
+                config_files: {{ {files} }},
+            }} }}"
+        )
+    };
+    let mut server = Server::start(&ServerOptions::default().config(&config(""))).await?;
+    let file = server.file("pointsman.json5");
+    let _workers = [worker(&server, "small", SMALL)?, worker(&server, "big", BIG)?];
+    assert_eq!(size(&server, &package("glibc", "1")).await?, SMALL);
+
+    // It is not there.
+    save(&file, &config(&format!("'/size_classes/table': '{}'", table.display())));
+    server.wait_for_log("heavy.json5: can't be read", PATIENCE).await?;
+    // It is no JSON5.
+    save(&table, "[\n  { size: 'big', environment: },\n]\n");
+    server.wait_for_log("heavy.json5:2:", PATIENCE).await?;
+    save(&table, "[{ size: 'big', environment: { BR2_PACKAGE: 'glibc' } }]");
+    server.wait_for_log("configuration of policies: link 'main' has", PATIENCE).await?;
+    assert_eq!(size(&server, &package("glibc", "2")).await?, BIG);
+    server.stop().await?;
+    Ok(())
+}

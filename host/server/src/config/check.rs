@@ -15,6 +15,7 @@ use super::checked::{
     ActionCache, Config, EmbeddedStorage, HostKey, Matching, PropertyType, Services, Sizes, TooSmall,
     UnknownProperty, Values,
 };
+use super::config_files::Seen;
 use super::error::{At, ConfigError, Problem, Unplaced};
 use super::locate::locate;
 use super::overrides::Overrides;
@@ -60,7 +61,7 @@ pub(super) fn from_text(
     let (mut raw, mut problems) = super::read::read(tree);
     rebase(&mut raw, file.parent().unwrap_or(Path::new("")));
     overrides.apply(&mut raw);
-    let (values, contradictions) = check(raw, Some(file.to_owned()));
+    let (values, contradictions, seen) = check(raw, Some(file.to_owned()));
     // What could not be read was replaced by its default, which may contradict what is there: say that once only.
     if problems.is_empty() {
         problems = contradictions;
@@ -72,14 +73,14 @@ pub(super) fn from_text(
         return Ok(Config { values });
     }
     let placed = problems.into_iter().map(|problem| place(text, problem)).collect();
-    Err(ConfigError::new(&name, text, placed))
+    Err(ConfigError::new(&name, text, placed).with_seen(seen))
 }
 
 /// Checks the flags alone.
 pub(super) fn without_file(overrides: &Overrides) -> Result<Config, ConfigError> {
     let mut raw = Raw::default();
     overrides.apply(&mut raw);
-    let (values, problems) = check(raw, None);
+    let (values, problems, _) = check(raw, None);
     if problems.is_empty() {
         return Ok(Config { values });
     }
@@ -113,7 +114,8 @@ fn rebase(raw: &mut Raw, folder: &Path) {
     }
 }
 
-fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
+/// The values, what is wrong with them, and the files that policies have parts of their configurations in.
+fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>, Vec<Seen>) {
     let mut checker = Checker::default();
     let state_dir = raw.state_dir.take().unwrap_or_else(default_state_dir);
     let simple = checker.scheduler(std::mem::take(&mut raw.schedulers));
@@ -171,13 +173,14 @@ fn check(mut raw: Raw, file: Option<PathBuf>) -> (Values, Vec<Unplaced>) {
         worker_match_logging_interval: checker.logging(logging),
         platform_properties,
     };
-    (values, checker.problems)
+    (values, checker.problems, checker.seen)
 }
 
 /// Gathers problems while defaults are filled in.
 #[derive(Default)]
 pub(super) struct Checker {
     problems: Vec<Unplaced>,
+    seen: Vec<Seen>,
 }
 
 /// A value that the file may have in two places, and the place where it was.

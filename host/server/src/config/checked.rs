@@ -369,18 +369,20 @@ pub struct Attempts {
 pub struct Sizes {
     /// `rerun`: results that show a machine to be too small. Such an action runs again, by itself, on a larger size class if
     /// there is one for it, and its result is that of the last attempt; `max_attempts` bounds them. Policies come first:
-    /// what `on-result` says stands, and so does a route for the largest class or an exact one. Default `["killed",
-    /// "timed-out"]`; `[]` is never. Take `timed-out` out where actions that hang are more common than small machines.
+    /// what `on-result` says stands. A class that a route names is the one to begin with; a route for the largest stays.
+    /// Default `["killed", "timed_out"]`; `[]` is never. Take `timed_out` out where actions that hang are more common than
+    /// small machines.
     pub rerun: Vec<TooSmall>,
 }
 
 /// A result that may be the machine's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum TooSmall {
     /// SIGKILL, or exit code 137, which is how shells tell of it: the kernel ends so what uses up the memory.
     Killed,
-    /// The action's time limit passed.
+    /// The action's time limit passed. `timed-out` is an older spelling.
+    #[serde(alias = "timed-out")]
     TimedOut,
 }
 

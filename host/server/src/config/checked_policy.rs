@@ -141,8 +141,7 @@ impl Policy {
 
     /// Configuration of the default policy where it has to decide for one that failed.
     pub fn default_config(&self) -> String {
-        let of_default = self.links.values().find(|link| link.file.is_none());
-        of_default.map_or_else(|| "{}".to_owned(), |link| link.whole_config().to_string())
+        self.plan().default_config().to_owned()
     }
 }
 

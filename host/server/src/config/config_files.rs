@@ -26,6 +26,15 @@ pub struct ConfigFile {
     text: Arc<str>,
 }
 
+/// A file that a configuration refers to, whether or not it could be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of what was read, in lower-case hex; `None`: it could not be read.
+    pub digest_hex: Option<String>,
+}
+
 /// A place in a policy's configuration: a JSON pointer, or the name of a key.
 fn steps(pointer: &str) -> Vec<String> {
     match pointer.strip_prefix('/') {
@@ -35,14 +44,16 @@ fn steps(pointer: &str) -> Vec<String> {
 }
 
 impl ConfigFile {
-    /// Reads a file of JSON5, whatever value it has.
-    ///
-    /// # Errors
-    /// With the name of the file, and the line if there is one.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    /// Reads a file of JSON5, whatever value it has. The error has the name of the file, and the line if there is one.
+    pub(super) fn read(path: &Path) -> (Seen, Result<Self, String>) {
+        let read = read_bounded(path, FILE_BYTES_MAX);
+        let seen = Seen { path: path.to_owned(), digest_hex: read.as_deref().ok().map(digest_hex) };
+        let read = read.map_err(|error| format!("{}: can't be read: {error}", path.display()));
+        (seen, read.and_then(|bytes| Self::parse(path, bytes)))
+    }
+
+    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, String> {
         let name = path.display();
-        let bytes =
-            read_bounded(path, FILE_BYTES_MAX).map_err(|error| format!("{name}: can't be read: {error}"))?;
         if bytes.len() > FILE_BYTES_MAX {
             return Err(format!(
                 "{name}: has more than {FILE_BYTES_MAX} bytes, which is what a policy can be given"
@@ -102,7 +113,9 @@ pub(super) fn places(files: &BTreeMap<String, ConfigFile>) -> Places {
     }
     Places::new(move |pointer| {
         let wanted = if pointer.is_empty() { Vec::new() } else { steps(pointer) };
-        let (at, file) = files.iter().find(|(at, _)| wanted.starts_with(at))?;
+        // A file may lie within what another one says.
+        let covering = files.iter().filter(|(at, _)| wanted.starts_with(at));
+        let (at, file) = covering.max_by_key(|(at, _)| at.len())?;
         let name = file.path.display();
         Some(match locate(&file.text, &within(&file.value, &wanted[at.len()..]), At::Key) {
             Some((line, column)) => format!("{name}:{line}:{column}"),

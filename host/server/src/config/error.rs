@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::config_files::Seen;
 use super::path::KeyPath;
 
 /// One thing that is wrong, with the place in the file when it has one.
@@ -24,6 +25,8 @@ pub struct ConfigError {
     pub source_name: String,
     /// The problems, in the order of the file.
     pub problems: Vec<Problem>,
+    /// Files that the configuration refers to (`config_files`), as far as it could be read.
+    pub seen: Vec<Seen>,
     /// The file's lines, to show the ones that are wrong.
     lines: Vec<String>,
 }
@@ -34,8 +37,13 @@ impl ConfigError {
         Self {
             source_name: source_name.to_owned(),
             problems,
+            seen: Vec::new(),
             lines: text.lines().map(str::to_owned).collect(),
         }
+    }
+
+    pub(super) fn with_seen(self, seen: Vec<Seen>) -> Self {
+        Self { seen, ..self }
     }
 
     pub(super) fn unreadable(source_name: &str, error: &std::io::Error) -> Self {

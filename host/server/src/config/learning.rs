@@ -47,7 +47,8 @@ pub struct Packing {
     /// used, once `learning.min_attempts` of those are known; which hosts an action may go to still follows from what it
     /// asks for.
     pub by: PackBy,
-    /// `cores`: the `minimum` property that counts cores; of it whole cores are set aside that 95% of the runs stay below.
+    /// `cores`: the `minimum` property that counts cores; of it whole cores are set aside: as many as 95% of the runs
+    /// stay below, or exceed by a tenth at most, as use is known no better than that.
     /// Default `cpu_count`, if that is one. `""`: none.
     pub cores: Option<String>,
     /// `memory`: the `minimum` property that counts memory; of it the most that a run has had is set aside, rounded up to

@@ -35,7 +35,7 @@ pub use checked::{
     UnknownProperty, Values,
 };
 pub use checked_policy::{Isolation, NewVersions, OnError, PolicyLink, Probation};
-pub use config_files::ConfigFile;
+pub use config_files::{ConfigFile, Seen};
 pub use decision_log::DecisionLog;
 pub use error::{ConfigError, Problem};
 pub use http::{Http, HttpListen};

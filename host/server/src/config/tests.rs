@@ -251,6 +251,19 @@ fn parts_of_a_policy_s_configuration_lie_in_files() {
 }
 
 #[test]
+fn of_files_within_files_the_innermost_has_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("outer"), "{ b: 1 }").unwrap();
+    std::fs::write(folder.path().join("inner"), "[\n 1,\n 2]").unwrap();
+    let name = folder.path().join("p.json5");
+    let text = "{policy: {config_files: {'/a': 'outer', '/a/c': 'inner'}}}";
+    let config = Config::parse(text, name.to_str().unwrap()).unwrap();
+    let places = &config.policy.plan().links["main"].places;
+    assert!(places.of("/a/c/1").unwrap().ends_with("inner:3:2"));
+    assert!(places.of("/a/b").unwrap().ends_with("outer:1:3"));
+}
+
+#[test]
 fn files_that_can_t_be_parts_of_a_configuration_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("p.json5");

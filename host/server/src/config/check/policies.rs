@@ -100,7 +100,9 @@ impl Checker {
         let at = |pointer: &str| path.key("config_files").key(pointer);
         let mut files = BTreeMap::new();
         for (pointer, file) in raw {
-            match ConfigFile::read(&file) {
+            let (seen, read) = ConfigFile::read(&file);
+            self.seen.push(seen);
+            match read {
                 Ok(file) => _ = files.insert(pointer, file),
                 Err(problem) => self.complain(at(&pointer), At::Value, problem),
             }
