@@ -227,13 +227,20 @@ impl Router {
         Ok(Routed { route, asked, timeout, decision: pack(&decision) })
     }
 
-    /// The same route for an action that runs again on a larger size class; `None` where its size is not for others to
-    /// change. Its time limit is then its own at least, whatever a policy allows it on smaller ones.
+    /// The same route for an action that runs again on a larger size class; `None` where it asks for the largest, or for one
+    /// that is as large. Its time limit is then its own at least, whatever a policy allows it on smaller ones.
     pub fn enlarged(&self, route: &Route, to: SizeClass, own_timeout: Option<Duration>) -> Option<Route> {
         let size = match (route.size, to) {
-            (SizeClass::Largest | SizeClass::Exactly(_), _) => return None,
+            (SizeClass::Largest, _) => return None,
+            // A size that is named is the one to begin with; a policy may have named a larger one since.
+            (SizeClass::Exactly(own), SizeClass::AtLeast(to) | SizeClass::Exactly(to)) if own >= to => {
+                return None;
+            }
             (SizeClass::AtLeast(one), SizeClass::AtLeast(two)) => SizeClass::AtLeast(one.max(two)),
-            (SizeClass::Learned | SizeClass::Smallest | SizeClass::AtLeast(_), to) => to,
+            (
+                SizeClass::Learned | SizeClass::Smallest | SizeClass::AtLeast(_) | SizeClass::Exactly(_),
+                to,
+            ) => to,
         };
         let or_default = |timeout: Option<Duration>| timeout.unwrap_or(self.default_timeout);
         let is_short = or_default(route.timeout) < or_default(own_timeout);

@@ -303,6 +303,7 @@ async fn an_operator_may_switch_it_off() {
     for (keys, of_killed, of_timed_out) in [
         ("sizes: { rerun: [] }", 0, 0),
         ("sizes: { rerun: ['killed'] }", 1, 0),
+        ("sizes: { rerun: ['timed_out'] }", 0, 1),
         ("sizes: { rerun: ['timed-out'] }", 0, 1),
     ] {
         let server = server_with(keys).await;
@@ -314,12 +315,62 @@ async fn an_operator_may_switch_it_off() {
 // === Policies ===
 
 #[tokio::test]
-async fn an_exact_class_and_the_largest_stay_what_they_are() {
+async fn a_class_that_is_named_is_the_one_to_begin_with_and_the_largest_stays() {
     let Some(server) = hooked("").await else { return };
-    for size in ["0", "largest"] {
+    for (size, then) in [("0", 1), ("largest", 0)] {
         let spec = action(size).with_property("hooks-size", size);
-        assert_eq!(reruns(&on_small(&server, &spec, killed).await), 0, "{size}");
+        assert_eq!(reruns(&on_small(&server, &spec, killed).await), then, "{size}");
     }
+}
+
+/// As the README of the policy `size-classes` says: nobody need configure anything for it.
+#[tokio::test]
+async fn what_a_table_names_a_size_for_runs_again_on_a_larger_one() {
+    let config = "size_classes: { classes: { small: 0, big: 1 }, otherwise: 'small', \
+                  table: [{ size: 'small', mnemonic: 'CppLink' }] }";
+    let server = server_with(&format!("policy: {{ config: {{ {config} }} }}")).await;
+    for how in [killed, timed_out] {
+        let finished = on_small(&server, &action(&uuid::Uuid::new_v4().to_string()), how).await;
+        assert_eq!((exit_code(&finished), reruns(&finished)), (0, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_named_size_is_taken_up_again_only_where_it_is_large_enough() {
+    // A new version of the table says `small` once more while the action waits for a larger worker.
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("table.json5");
+    let write = |remark: &str| {
+        std::fs::write(&table, format!("[{{ size: 'small', tool_version: [{remark}] }}]")).unwrap()
+    };
+    write("'1'");
+    let keys = format!(
+        "policy: {{ config: {{ size_classes: {{ classes: {{ small: 0, big: 1 }}, otherwise: 'small' }} }}, \
+         config_files: {{ '/size_classes/table': '{}' }} }}, pools: [{{ name: 'big', size_class: 1 }}]",
+        table.display()
+    );
+    let server = server_with(&keys).await;
+    let client = server.client().await;
+    let mut updates = execute(&client, &action("1")).await;
+    let mut small = Busy::with(&server, &sized("small", 0)).await;
+    within(updates.until(Stage::Executing)).await.unwrap();
+    small.ends(killed).await;
+    let name = within(updates.until(Stage::Queued)).await.unwrap().name;
+    let mut admin = admin(&server).await;
+    let generation = async |admin: &mut _| why(admin, &name).await.decision.unwrap().generation;
+    let before = generation(&mut admin).await;
+    write("'1', '2'");
+    within(async {
+        while generation(&mut admin).await == before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let found = why(&mut admin, &name).await;
+    assert_eq!(&*found.declared_pool, "big", "{found:?}");
+    let mut large = server.eager_worker(&sized("large", 1)).await;
+    started(&mut large).await;
+    assert_eq!(reruns(&finished(updates).await), 1);
 }
 
 #[tokio::test]
