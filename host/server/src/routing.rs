@@ -230,18 +230,7 @@ impl Router {
     /// The same route for an action that runs again on a larger size class; `None` where it asks for the largest, or for one
     /// that is as large. Its time limit is then its own at least, whatever a policy allows it on smaller ones.
     pub fn enlarged(&self, route: &Route, to: SizeClass, own_timeout: Option<Duration>) -> Option<Route> {
-        let size = match (route.size, to) {
-            (SizeClass::Largest, _) => return None,
-            // A size that is named is the one to begin with; a policy may have named a larger one since.
-            (SizeClass::Exactly(own), SizeClass::AtLeast(to) | SizeClass::Exactly(to)) if own >= to => {
-                return None;
-            }
-            (SizeClass::AtLeast(one), SizeClass::AtLeast(two)) => SizeClass::AtLeast(one.max(two)),
-            (
-                SizeClass::Learned | SizeClass::Smallest | SizeClass::AtLeast(_) | SizeClass::Exactly(_),
-                to,
-            ) => to,
-        };
+        let size = larger_size(route.size, to)?;
         let or_default = |timeout: Option<Duration>| timeout.unwrap_or(self.default_timeout);
         let is_short = or_default(route.timeout) < or_default(own_timeout);
         let timeout = if is_short { own_timeout } else { route.timeout };
@@ -383,6 +372,19 @@ fn property_help(error: &PropertyError) -> String {
     }
 }
 
+/// The size of a route that asks for `own`, for an action that runs again on a larger class, `to`; `None`: it stays.
+fn larger_size(own: SizeClass, to: SizeClass) -> Option<SizeClass> {
+    match (own, to) {
+        (SizeClass::Largest, _) => None,
+        // A size that is named is the one to begin with; a policy may have named one that is as large since.
+        (SizeClass::Exactly(own), SizeClass::AtLeast(to) | SizeClass::Exactly(to)) if own >= to => None,
+        (SizeClass::AtLeast(one), SizeClass::AtLeast(two)) => Some(SizeClass::AtLeast(one.max(two))),
+        (SizeClass::Learned | SizeClass::Smallest | SizeClass::AtLeast(_) | SizeClass::Exactly(_), to) => {
+            Some(to)
+        }
+    }
+}
+
 fn routing_decision(decision: &Decision) -> v1::RoutingDecision {
     v1::RoutingDecision {
         fallback_reason: decision.fallback.clone().unwrap_or_default(),
@@ -481,4 +483,27 @@ pub fn check_sorted(platform: &Platform) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SizeClass, larger_size};
+
+    #[test]
+    fn what_was_too_small_is_not_named_again() {
+        use SizeClass::{AtLeast, Exactly, Largest, Learned, Smallest};
+        for (own, to, size) in [
+            (Learned, AtLeast(2), Some(AtLeast(2))),
+            (Smallest, AtLeast(2), Some(AtLeast(2))),
+            (AtLeast(4), AtLeast(2), Some(AtLeast(4))),
+            (Exactly(1), AtLeast(2), Some(AtLeast(2))),
+            (Exactly(1), Exactly(2), Some(Exactly(2))),
+            // A policy that came meanwhile names one that is large enough.
+            (Exactly(2), AtLeast(2), None),
+            (Exactly(4), Exactly(2), None),
+            (Largest, AtLeast(2), None),
+        ] {
+            assert_eq!(larger_size(own, to), size, "{own} to {to}");
+        }
+    }
 }

@@ -336,44 +336,6 @@ async fn what_a_table_names_a_size_for_runs_again_on_a_larger_one() {
 }
 
 #[tokio::test]
-async fn a_named_size_is_taken_up_again_only_where_it_is_large_enough() {
-    // A new version of the table says `small` once more while the action waits for a larger worker.
-    let folder = tempfile::tempdir().unwrap();
-    let table = folder.path().join("table.json5");
-    let write = |remark: &str| {
-        std::fs::write(&table, format!("[{{ size: 'small', tool_version: [{remark}] }}]")).unwrap()
-    };
-    write("'1'");
-    let keys = format!(
-        "policy: {{ config: {{ size_classes: {{ classes: {{ small: 0, big: 1 }}, otherwise: 'small' }} }}, \
-         config_files: {{ '/size_classes/table': '{}' }} }}, pools: [{{ name: 'big', size_class: 1 }}]",
-        table.display()
-    );
-    let server = server_with(&keys).await;
-    let client = server.client().await;
-    let mut updates = execute(&client, &action("1")).await;
-    let mut small = Busy::with(&server, &sized("small", 0)).await;
-    within(updates.until(Stage::Executing)).await.unwrap();
-    small.ends(killed).await;
-    let name = within(updates.until(Stage::Queued)).await.unwrap().name;
-    let mut admin = admin(&server).await;
-    let generation = async |admin: &mut _| why(admin, &name).await.decision.unwrap().generation;
-    let before = generation(&mut admin).await;
-    write("'1', '2'");
-    within(async {
-        while generation(&mut admin).await == before {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    let found = why(&mut admin, &name).await;
-    assert_eq!(&*found.declared_pool, "big", "{found:?}");
-    let mut large = server.eager_worker(&sized("large", 1)).await;
-    started(&mut large).await;
-    assert_eq!(reruns(&finished(updates).await), 1);
-}
-
-#[tokio::test]
 async fn what_a_policy_says_of_a_result_stands() {
     let Some(server) = hooked("").await else { return };
     // It accepts and has edited nothing: the rule applies.
