@@ -171,8 +171,15 @@ impl Scheduler {
     pub(crate) fn note_attempt(&mut self, id: TaskId, tried: Tried, failure: Failure, cause: Text) {
         let worker = &self.fleet.workers[tried.worker];
         let host = self.fleet.hosts[worker.host].key.clone();
-        let size_class = worker.spec.size_class;
-        let attempt = Attempt { host, failure, cause, size_class, began: tried.since, ended: self.now };
+        let attempt = Attempt {
+            host,
+            failure,
+            cause,
+            size_class: worker.spec.size_class,
+            strategy: self.tasks[id].route.strategy_on(worker.spec.strategies()).cloned(),
+            began: tried.since,
+            ended: self.now,
+        };
         self.tasks[id].attempts.push(attempt);
     }
 

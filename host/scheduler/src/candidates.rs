@@ -162,11 +162,10 @@ impl Scheduler {
             return Eligible { shapes: lane.eligible.clone(), kinds: None };
         }
         // Shapes don't show what nobody has asked for yet.
-        let prefix = self.index.longest_prefix(&asked.atoms, instance);
-        let size = self.index.meant_size(instance, route, asked, prefix.as_ref());
+        let meant = self.index.meant(instance, route, asked);
         let kinds = self.index.kinds.iter().filter(|(_, kind)| {
             self.index.probe();
-            obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), size).is_none()
+            obstacle_of(&kind.key, instance, route, asked, &meant).is_none()
         });
         let kinds: BTreeSet<KindId> = kinds.map(|(id, _)| id).collect();
         let mut shapes: SmallVec<[ShapeId; 4]> = kinds.iter().map(|k| self.index.kinds[*k].shape).collect();

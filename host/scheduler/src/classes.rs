@@ -33,10 +33,19 @@ pub(crate) struct ClassKey {
     pub(crate) size: SizeClass,
     pub(crate) pool: Option<Text>,
     pub(crate) exclusivity: Exclusivity,
+    /// Execution strategies that may be used, most wanted first; `None`: any.
+    pub(crate) strategies: Option<Vec<Text>>,
     /// Hosts where its tasks have failed.
     pub(crate) avoid: Avoid,
     /// Its tasks wait for this host, for a while.
     pub(crate) only: Option<Text>,
+}
+
+impl ClassKey {
+    /// Which workers are meant depends on which there are.
+    pub(crate) fn is_relative(&self) -> bool {
+        self.size.is_relative() || self.strategies.is_some()
+    }
 }
 
 /// Tasks with one set of requirements.
@@ -121,7 +130,7 @@ pub(crate) struct Index {
     pub(crate) avoiding: BTreeSet<LaneId>,
     /// Lanes of exclusive tasks, with something queued.
     pub(crate) exclusive: BTreeSet<LaneId>,
-    /// Classes that want a size relative to what there is.
+    /// Classes that mean a size or a strategy relative to what there is.
     pub(crate) relative: BTreeSet<ClassId>,
     /// Groups within pools or the cluster.
     pub(crate) groups: BTreeMap<GroupKey, Group>,
@@ -287,7 +296,7 @@ impl Index {
         });
         self.class_by_key.insert(key, id);
         self.lanes[lane].classes.insert(id);
-        if self.classes[id].key.size.is_relative() {
+        if self.classes[id].key.is_relative() {
             self.relative.insert(id);
         }
         match found_by {
@@ -462,6 +471,7 @@ fn class_key(instance: &Text, route: &Route, atoms: SmallVec<[AtomId; 4]>, deman
         size: route.size,
         pool: route.pool.clone(),
         exclusivity: route.exclusivity.clone(),
+        strategies: route.strategies.clone(),
         avoid: Avoid::default(),
         only: None,
     }

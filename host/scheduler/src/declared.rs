@@ -23,6 +23,8 @@ pub struct DeclaredPool {
     pub asks: Asked,
     /// Its platform as a worker's: what its workers meet at least.
     pub offers: Offered,
+    /// Execution strategies that its workers offer, where they don't say so themselves.
+    pub strategies: Vec<Text>,
     /// Actions that each host of the pool runs at once; 0: as many as it has workers.
     pub max_inflight_tasks: u32,
 }
@@ -41,6 +43,7 @@ impl DeclaredPool {
         is_path_prefix(prefix, wanted.instance)
             && wanted.pool.is_none_or(|p| *p == self.name)
             && (self.size_class.is_none() || wanted.size_class.is_none_or(|s| Some(s) == self.size_class))
+            && wanted.strategies.is_none_or(|list| list.iter().any(|s| self.strategies.contains(s)))
             && wanted.atoms.iter().all(|a| self.offers.atoms.binary_search(a).is_ok())
             && fits(wanted.demand, &self.offers.totals)
     }
@@ -51,6 +54,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) instance: &'a str,
     pub(crate) pool: Option<&'a Text>,
     pub(crate) size_class: Option<u32>,
+    pub(crate) strategies: Option<&'a [Text]>,
     pub(crate) atoms: Vec<&'a Atom>,
     pub(crate) demand: &'a Amounts,
 }
@@ -75,7 +79,7 @@ impl Scheduler {
 impl Index {
     fn declare(&mut self, pools: Arc<[DeclaredPool]>) {
         self.declared = pools;
-        self.refresh_sizes();
+        self.refresh_relative();
     }
 
     /// What tasks of a class ask of a pool.
@@ -84,6 +88,7 @@ impl Index {
             instance: &key.instance,
             pool: key.pool.as_ref(),
             size_class: key.size.exact(),
+            strategies: key.strategies.as_deref(),
             atoms: key.atoms.iter().map(|a| &self.atoms[*a].atom).collect(),
             demand: &self.demands[key.demand].asked,
         }

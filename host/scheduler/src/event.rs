@@ -108,11 +108,18 @@ pub struct WorkerSpec {
     pub pool: Text,
     /// How many actions its host runs at once at most; 0: as many as it has workers.
     pub max_inflight_tasks: u32,
-    /// What else it was admitted with. Placement doesn't look at it.
+    /// What else it was admitted with.
     pub terms: Terms,
 }
 
-/// Terms on which a policy has admitted a worker, and which nothing here goes by.
+impl WorkerSpec {
+    /// Execution strategies that it offers. Who has said nothing offers none.
+    pub fn strategies(&self) -> &[Text] {
+        self.terms.strategies.as_deref().unwrap_or_default()
+    }
+}
+
+/// Terms on which a worker was admitted: its own, its pool's or a policy's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Execution strategies that it offers; `None`: nothing was said.

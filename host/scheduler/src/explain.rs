@@ -15,7 +15,7 @@ use crate::properties::{Asked, Atom, PropertyType};
 pub use crate::reasons::{Obstacle, Reason};
 use crate::route::{Exclusivity, Route};
 use crate::scheduler::Scheduler;
-use crate::shapes::{Kind, KindKey, is_path_prefix};
+use crate::shapes::{Kind, KindKey, first_offered, is_path_prefix};
 use crate::task::{Attempt, TaskState};
 use crate::workers::{Host, Worker, fits};
 
@@ -80,6 +80,19 @@ pub struct Shortage {
     pub most_total: u64,
 }
 
+/// Execution strategies that keep workers out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategyMismatch {
+    /// Those that may be used, most wanted first.
+    pub asked: Vec<Text>,
+    /// Workers that only strategies keep from the action.
+    pub workers: usize,
+    /// Those that they offer instead, and how many offer each.
+    pub offered: Vec<(Text, usize)>,
+    /// So many of them offer nothing.
+    pub silent: usize,
+}
+
 /// Why an action is still queued, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
@@ -99,6 +112,8 @@ pub struct Explanation {
     pub declared: Option<Text>,
     /// Asked properties that keep workers out.
     pub mismatches: Vec<Mismatch>,
+    /// Execution strategies that keep workers out.
+    pub strategies: Option<StrategyMismatch>,
     /// What there is too little of.
     pub shortages: Vec<Shortage>,
     /// The host that is kept free for it.
@@ -172,16 +187,14 @@ impl Scheduler {
     }
 
     fn matching<'a>(&self, instance: &'a str, route: &'a Route, asked: &'a Asked) -> Matching<'a> {
-        let prefix = self.index.longest_prefix(&asked.atoms, instance);
         Matching {
             instance,
             route,
             asked,
-            size: self.index.meant_size(instance, route, asked, prefix.as_ref()),
+            meant: self.index.meant(instance, route, asked),
             digest: None,
             task: None,
             demand: Demand::new(asked),
-            prefix,
             lane: None,
             workers: &NOBODY,
         }
@@ -225,6 +238,7 @@ impl Scheduler {
             workers,
             counts: counts.into_iter().collect(),
             mismatches: matching.mismatches(self),
+            strategies: matching.strategy_mismatch(self),
             shortages: matching.shortages(self),
             kept: matching.task.and_then(|t| self.kept_for(t)).cloned(),
             unavailable: unavailable.take(UNAVAILABLE_MAX).collect(),
@@ -287,53 +301,79 @@ impl Taking {
     }
 }
 
-impl Index {
-    /// The size class that a route means, given who could run it; `None`: any.
-    pub(crate) fn meant_size(
-        &self,
-        instance: &str,
-        route: &Route,
-        asked: &Asked,
-        prefix: Option<&Text>,
-    ) -> Option<u32> {
-        let could = |k: &&Kind| obstacle_of(&k.key, instance, route, asked, prefix, None).is_none();
-        let size = |k: &Kind| k.key.size_class;
-        if !route.size.is_relative() {
-            return route.size.exact();
-        }
-        let wanted = Wanted {
-            instance,
-            pool: route.pool.as_ref(),
-            size_class: None,
-            atoms: asked.atoms.iter().collect(),
-            demand: &asked.demand,
-        };
-        let able = self.kinds.values().filter(could).filter(|k| k.has_in_all(&asked.demand)).map(size);
-        let meant = route.size.among(able.chain(self.sizes_of_pools(wanted)));
-        meant.or_else(|| route.size.among(self.kinds.values().filter(could).map(size)))
+/// Which workers are meant of those that could run an action, given who is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meant {
+    /// The prefix that they have, where it asks for a whole property list.
+    prefix: Option<Text>,
+    /// Their size class; `None`: any.
+    size: Option<u32>,
+    /// The strategy that they offer; `None`: any, or nobody offers one.
+    strategy: Option<Text>,
+}
+
+impl Meant {
+    /// Of any size and strategy.
+    pub(crate) fn of_prefix(prefix: Option<Text>) -> Self {
+        Self { prefix, ..Self::default() }
     }
 }
 
-/// What keeps a kind of worker from an action for good. If it asks for a whole property list, then `prefix` is the one
-/// that workers must have; `size` is the size class, if one is meant.
+impl Index {
+    pub(crate) fn meant(&self, instance: &str, route: &Route, asked: &Asked) -> Meant {
+        let mut meant = Meant {
+            prefix: self.longest_prefix(&asked.atoms, instance),
+            size: route.size.exact(),
+            strategy: None,
+        };
+        let could =
+            |meant: &Meant, kind: &&Kind| obstacle_of(&kind.key, instance, route, asked, meant).is_none();
+        if route.size.is_relative() {
+            let size = |k: &Kind| k.key.size_class;
+            let wanted = Wanted {
+                instance,
+                pool: route.pool.as_ref(),
+                size_class: None,
+                strategies: route.strategies.as_deref(),
+                atoms: asked.atoms.iter().collect(),
+                demand: &asked.demand,
+            };
+            let there = || self.kinds.values().filter(|k| could(&meant, k));
+            let able = there().filter(|k| k.has_in_all(&asked.demand)).map(size);
+            let one = route.size.among(able.chain(self.sizes_of_pools(wanted)));
+            meant.size = one.or_else(|| route.size.among(there().map(size)));
+        }
+        if let Some(wanted) = &route.strategies {
+            let there = || self.kinds.values().filter(|k| could(&meant, k));
+            meant.strategy = first_offered(wanted, &asked.demand, there).cloned();
+        }
+        meant
+    }
+}
+
+/// What keeps a kind of worker from an action for good.
 pub(crate) fn obstacle_of(
     kind: &KindKey,
     instance: &str,
     route: &Route,
     asked: &Asked,
-    prefix: Option<&Text>,
-    size: Option<u32>,
+    meant: &Meant,
 ) -> Option<Obstacle> {
+    let offers = |strategies: &[Text]| strategies.iter().any(|s| kind.strategies.contains(s));
     if !is_path_prefix(&kind.prefix, instance) {
         Some(Obstacle::OtherInstance)
     } else if route.pool.as_ref().is_some_and(|p| *p != kind.pool) {
         Some(Obstacle::OtherPool)
-    } else if size.is_some_and(|n| n != kind.size_class) {
+    } else if meant.size.is_some_and(|n| n != kind.size_class) {
         Some(Obstacle::OtherSizeClass)
     } else if !asked.atoms.iter().all(|a| has(kind, a)) {
         Some(Obstacle::PropertyMismatch)
-    } else if prefix.is_some_and(|p| *p != kind.prefix) {
+    } else if meant.prefix.as_ref().is_some_and(|p| *p != kind.prefix) {
         Some(Obstacle::OtherInstance)
+    } else if route.strategies.as_deref().is_some_and(|wanted| !offers(wanted)) {
+        Some(Obstacle::NoStrategy)
+    } else if meant.strategy.as_ref().is_some_and(|s| !kind.strategies.contains(s)) {
+        Some(Obstacle::OtherStrategy)
     } else if route.exclusivity == Exclusivity::Host && !kind.admits_exclusive {
         Some(Obstacle::NoExclusive)
     } else {
@@ -346,13 +386,11 @@ struct Matching<'a> {
     instance: &'a str,
     route: &'a Route,
     asked: &'a Asked,
-    /// The size class that is meant, if one is.
-    size: Option<u32>,
+    /// Who is meant of those that could run it.
+    meant: Meant,
     digest: Option<&'a ActionDigest>,
     task: Option<TaskId>,
     demand: Demand,
-    /// Of the workers that have its whole property list, those with this prefix are meant.
-    prefix: Option<Text>,
     /// Where it waits, or would.
     lane: Option<&'a LaneKey>,
     workers: &'a ByKind<'a>,
@@ -363,7 +401,8 @@ impl Matching<'_> {
         Wanted {
             instance: self.instance,
             pool: self.route.pool.as_ref(),
-            size_class: self.size,
+            size_class: self.meant.size,
+            strategies: self.route.strategies.as_deref(),
             atoms: self.asked.atoms.iter().collect(),
             demand: &self.asked.demand,
         }
@@ -371,7 +410,7 @@ impl Matching<'_> {
 
     /// What keeps a kind of worker from it for good.
     fn fixed(&self, kind: &KindKey) -> Option<Obstacle> {
-        obstacle_of(kind, self.instance, self.route, self.asked, self.prefix.as_ref(), self.size)
+        obstacle_of(kind, self.instance, self.route, self.asked, &self.meant)
     }
 
     /// What keeps a worker from it now.
@@ -471,6 +510,25 @@ impl Matching<'_> {
         Mismatch { key, kind, asked, candidates, workers, values: values.into_iter().collect(), nearly }
     }
 
+    fn strategy_mismatch(&self, scheduler: &Scheduler) -> Option<StrategyMismatch> {
+        let asked = self.route.strategies.clone()?;
+        let kinds = self.workers.iter().map(|(id, workers)| (&scheduler.index.kinds[*id].key, workers.len()));
+        let (mut all, mut silent, mut offered) = (0, 0, BTreeMap::<Text, usize>::new());
+        for (kind, workers) in kinds.filter(|(k, _)| self.fixed(k) == Some(Obstacle::NoStrategy)) {
+            all += workers;
+            silent += if kind.strategies.is_empty() { workers } else { 0 };
+            for strategy in &kind.strategies {
+                *offered.entry(strategy.clone()).or_default() += workers;
+            }
+        }
+        (all > 0).then(|| StrategyMismatch {
+            asked,
+            workers: all,
+            offered: offered.into_iter().collect(),
+            silent,
+        })
+    }
+
     fn shortages(&self, scheduler: &Scheduler) -> Vec<Shortage> {
         let kinds = self.candidates(scheduler).filter(|(k, _)| self.fixed(&k.key).is_none());
         let hosts: BTreeSet<_> = kinds.flat_map(|(k, _)| &k.hosts).copied().collect();
@@ -519,6 +577,7 @@ fn reason(matching: &Matching<'_>, counts: &BTreeMap<Obstacle, usize>, is_kept: 
         Obstacle::OtherPool => Reason::NoPool,
         Obstacle::OtherSizeClass => Reason::NoSizeClass,
         Obstacle::PropertyMismatch => Reason::NoPropertyMatch,
+        Obstacle::NoStrategy | Obstacle::OtherStrategy => Reason::NoStrategy,
         Obstacle::NoExclusive => Reason::NoExclusive,
         Obstacle::NeverFits => Reason::NeverFits,
         Obstacle::Drained => Reason::Drained,

@@ -4,7 +4,9 @@
 use std::fmt::{self, Display, Write as _};
 use std::time::Duration;
 
-use crate::explain::{Explanation, Mismatch, Obstacle, POSITION_MAX, Reason, Shortage, Subject, Unavailable};
+use crate::explain::{
+    Explanation, Mismatch, Obstacle, POSITION_MAX, Reason, Shortage, StrategyMismatch, Subject, Unavailable,
+};
 use crate::properties::PropertyType;
 
 impl Display for Explanation {
@@ -36,6 +38,9 @@ impl Display for Explanation {
         }
         for mismatch in &self.mismatches {
             write!(f, "; {mismatch}")?;
+        }
+        if let Some(strategies) = &self.strategies {
+            write!(f, "; {strategies}")?;
         }
         for shortage in &self.shortages {
             write!(f, "; {shortage}")?;
@@ -96,6 +101,11 @@ impl Explanation {
             | Reason::Reserved
             | Reason::Exclusive
             | Reason::GroupFull => None,
+            Reason::NoStrategy => Some(
+                "start a worker that offers one of them (worker.strategies; for workers that can't say, their pool's \
+                 strategies), or let the policy allow another"
+                    .to_owned(),
+            ),
             Reason::NoExclusive => Some(
                 "start a worker whose host admits exclusive actions, or let a policy admit one".to_owned(),
             ),
@@ -207,6 +217,19 @@ impl Display for Mismatch {
     }
 }
 
+impl Display for StrategyMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, workers, offered, silent } = self;
+        let asked = asked.join(", ");
+        write!(f, "it may be run by the strategies {asked}, of which {} offer any", Dont(*workers))?;
+        let mut offered: Vec<_> = offered.iter().map(|(name, n)| format!("{name} on {n}")).collect();
+        if *silent > 0 {
+            offered.push(format!("nothing said on {silent}"));
+        }
+        write!(f, " (offered: {})", offered.join(", "))
+    }
+}
+
 impl Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, asked, most_free, most_total } = self;
@@ -281,6 +304,7 @@ fn sentence(reason: Reason) -> &'static str {
             "it failed on every worker that could run it now, and is tried again after a pause"
         }
         Reason::Affinity => "it waits a while for the host that last ran its affinity key",
+        Reason::NoStrategy => "no worker that could run it offers an execution strategy that may be used",
         Reason::NoExclusive => {
             "it is exclusive, and every worker that could run it admits no exclusive actions"
         }
@@ -301,6 +325,10 @@ fn words(obstacle: Obstacle, n: usize) -> String {
         Obstacle::OtherPool => ("belongs", "belong", "to another pool"),
         Obstacle::OtherSizeClass => ("has", "have", "another size class"),
         Obstacle::PropertyMismatch => ("lacks", "lack", "a property it asks for"),
+        Obstacle::NoStrategy => ("offers", "offer", "no execution strategy that may be used"),
+        Obstacle::OtherStrategy => {
+            ("offers", "offer", "only a strategy that is less wanted than what others offer")
+        }
         Obstacle::NeverFits => ("is", "are", "too small"),
         Obstacle::Drained => ("is", "are", "drained"),
         Obstacle::Paused => ("is", "are", "paused"),

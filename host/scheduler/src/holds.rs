@@ -7,7 +7,7 @@
 use std::fmt::{self, Display};
 
 use crate::effect::{Change, Effect, Output};
-use crate::ids::{HostId, Text, WorkerId};
+use crate::ids::{ClassId, HostId, Text, WorkerId};
 use crate::records::HoldRecord;
 use crate::scheduler::Scheduler;
 use crate::time::Time;
@@ -138,14 +138,16 @@ impl Scheduler {
             self.holds.insert((hold, pattern.clone()), self.now);
             out.changes.push(Change::PutHold(hold, pattern));
             let mut hosts: Vec<Text> = Vec::new();
+            let mut moved = Vec::new();
             for worker in matching {
-                self.hold_worker(worker);
+                moved.extend(self.hold_worker(worker));
                 let host = &self.fleet.hosts[self.fleet.workers[worker].host].key;
                 if hosts.last() != Some(host) {
                     hosts.push(host.clone());
                 }
             }
             hosts.iter().for_each(|host| self.return_what_waits_for(host, out));
+            self.let_others_choose(&moved, out);
             // Tasks that failed elsewhere may have waited for these.
             self.offer_what_was_avoided(out);
         }
@@ -163,6 +165,7 @@ impl Scheduler {
         out.changes.push(Change::DeleteHold(hold, key.1));
         let mut hosts: Vec<HostId> = Vec::new();
         for worker in matching {
+            // What moves to it goes there below.
             self.hold_worker(worker);
             let host = self.fleet.workers[worker].host;
             if hosts.last() != Some(&host) {
@@ -194,12 +197,12 @@ impl Scheduler {
         workers.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Holds a worker, or lets it go, by the patterns in force.
-    pub(crate) fn hold_worker(&mut self, id: WorkerId) {
+    /// Holds a worker, or lets it go, by the patterns in force. Returned: classes for which other workers are meant since.
+    pub(crate) fn hold_worker(&mut self, id: WorkerId) -> Vec<ClassId> {
         let worker_id = &self.fleet.workers[id].spec.id;
         let is = |hold: Hold| self.holds.keys().any(|(h, p)| *h == hold && p.matches(worker_id));
         let (drained, paused) = (is(Hold::Drain), is(Hold::Pause));
-        self.fleet.hold(&self.index, id, drained, paused);
+        self.fleet.hold(&mut self.index, id, drained, paused)
     }
 
     /// Drains and pauses in force.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attempts::used_up;
-use crate::ids::{ClassId, TaskId, WorkerId};
+use crate::ids::{ClassId, TaskId, Text, WorkerId};
 use crate::route::Exclusivity;
 use crate::scheduler::Scheduler;
 use crate::shapes::{KindKey, is_path_prefix};
@@ -163,7 +163,16 @@ impl Scheduler {
         let declared = self.index.declared_sizes(&self.index.classes[task.class].key);
         let meant = task.route.size.among(workers().filter(large).map(size).chain(declared));
         let meant = meant.or_else(|| task.route.size.among(workers().map(size)));
-        meant.is_none_or(|size| size == kind.size_class) && self.is_able(kind, task)
+        let of_size = |w: &Worker| meant.is_none_or(|meant| meant == size(w));
+        // The first strategy that somebody offers who takes work, or will again; if nobody does, that anybody offers.
+        let offers = |w: &Worker, s: &Text| w.spec.strategies().contains(s);
+        let first = |who: &dyn Fn(&Worker) -> bool| {
+            let wanted = task.route.strategies.iter().flatten();
+            { wanted }.find(|s| workers().any(|w| of_size(w) && who(w) && offers(w, s)))
+        };
+        let strategy = first(&|w| large(&w) && !w.drained);
+        let strategy = strategy.or_else(|| first(&|w| large(&w))).or_else(|| first(&|_| true));
+        of_size(worker) && self.is_able(kind, task) && strategy.is_none_or(|s| offers(worker, s))
     }
 
     /// But for its size class.
@@ -171,6 +180,7 @@ impl Scheduler {
         let route = &task.route;
         let Ok(asked) = self.schema.action(&route.platform) else { return false };
         (route.exclusivity != Exclusivity::Host || kind.admits_exclusive)
+            && route.strategies.as_ref().is_none_or(|list| list.iter().any(|s| kind.strategies.contains(s)))
             && route.pool.as_ref().is_none_or(|p| *p == kind.pool)
             && is_path_prefix(&kind.prefix, &task.instance)
             && self.index.longest_prefix(&asked.atoms, &task.instance).is_none_or(|p| p == kind.prefix)

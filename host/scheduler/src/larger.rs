@@ -2,7 +2,7 @@
 
 use crate::classes::Demand;
 use crate::declared::Wanted;
-use crate::explain::obstacle_of;
+use crate::explain::{Meant, obstacle_of};
 use crate::ids::Text;
 use crate::properties::Asked;
 use crate::route::{Route, SizeClass};
@@ -16,11 +16,13 @@ impl Scheduler {
     /// Looks at each kind of worker, and at the hosts of larger ones that match until one has room enough in all; meant
     /// for results that show a machine to be too small, which are few.
     pub fn larger_than(&self, than: u32, instance: &Text, route: &Route, asked: &Asked) -> Option<SizeClass> {
-        let (prefix, demand) = (self.index.longest_prefix(&asked.atoms, instance), Demand::new(asked));
+        let demand = Demand::new(asked);
+        // Larger ones are compared with one another, whatever is meant now.
+        let meant = Meant::of_prefix(self.index.longest_prefix(&asked.atoms, instance));
         let larger = self.index.kinds.iter().filter(|(id, kind)| {
             self.index.probe();
             kind.key.size_class > than
-                && obstacle_of(&kind.key, instance, route, asked, prefix.as_ref(), None).is_none()
+                && obstacle_of(&kind.key, instance, route, asked, &meant).is_none()
                 && kind.hosts.iter().any(|host| self.fleet.hosts[*host].serves(*id, &demand))
         });
         let there = larger.map(|(_, kind)| kind.key.size_class).min().map(SizeClass::AtLeast);
@@ -32,6 +34,7 @@ impl Scheduler {
             instance,
             pool: route.pool.as_ref(),
             size_class: None,
+            strategies: route.strategies.as_deref(),
             atoms: asked.atoms.iter().collect(),
             demand: &asked.demand,
         };

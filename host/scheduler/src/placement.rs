@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::effect::{Change, Output, Reply};
-use crate::ids::{HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
+use crate::ids::{ClassId, HostId, KindId, PollId, ShapeId, TaskId, WorkerId};
 use crate::lanes::LaneKey;
 use crate::metrics::Claim;
 use crate::properties::{Amounts, Atom};
@@ -115,6 +115,13 @@ impl Scheduler {
             if self.index.waiting.len() == before {
                 return;
             }
+        }
+    }
+
+    /// Other workers are meant by these classes than before: those of them that wait choose.
+    pub(crate) fn let_others_choose(&mut self, classes: &[ClassId], out: &mut Output) {
+        for task in self.index.waiting_of(classes) {
+            self.let_choose(task, out);
         }
     }
 

@@ -271,9 +271,7 @@ impl Scheduler {
         if gone.last_of_kind {
             self.place_what_may_go_elsewhere(&gone.spec.offered.atoms, out);
         }
-        for task in self.index.waiting_of(&gone.resized) {
-            self.let_choose(task, out);
-        }
+        self.let_others_choose(&gone.resized, out);
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);
         }

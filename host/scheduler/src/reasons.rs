@@ -11,6 +11,10 @@ pub enum Obstacle {
     OtherSizeClass,
     /// It lacks an asked property, or has another value.
     PropertyMismatch,
+    /// It offers none of the execution strategies that may be used.
+    NoStrategy,
+    /// It offers one that is less wanted than what others offer.
+    OtherStrategy,
     /// Its host is never taken by an exclusive action.
     NoExclusive,
     /// Its host has less in all than the action asks for.
@@ -53,11 +57,13 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// Each of them, in order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::OtherInstance,
         Self::OtherPool,
         Self::OtherSizeClass,
         Self::PropertyMismatch,
+        Self::NoStrategy,
+        Self::OtherStrategy,
         Self::NoExclusive,
         Self::NeverFits,
         Self::Drained,
@@ -86,6 +92,8 @@ impl Obstacle {
             Self::OtherPool => "other-pool",
             Self::OtherSizeClass => "other-size-class",
             Self::PropertyMismatch => "property-mismatch",
+            Self::NoStrategy => "no-strategy",
+            Self::OtherStrategy => "other-strategy",
             Self::NoExclusive => "no-exclusive",
             Self::NeverFits => "never-fits",
             Self::Drained => "drained",
@@ -126,6 +134,8 @@ pub enum Reason {
     NoSizeClass,
     /// No worker has what it asks for.
     NoPropertyMatch,
+    /// No worker offers an execution strategy that may be used.
+    NoStrategy,
     /// It is exclusive, and no worker's host admits such.
     NoExclusive,
     /// No host has as much in all as it asks for.
@@ -156,7 +166,7 @@ pub enum Reason {
 
 impl Reason {
     /// Each of them, in order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Running,
         Self::UnknownProperty,
         Self::NoWorkerRegistered,
@@ -164,6 +174,7 @@ impl Reason {
         Self::NoPool,
         Self::NoSizeClass,
         Self::NoPropertyMatch,
+        Self::NoStrategy,
         Self::NoExclusive,
         Self::NeverFits,
         Self::PoolEmpty,
@@ -189,6 +200,7 @@ impl Reason {
             Self::NoPool => "no-pool",
             Self::NoSizeClass => "no-size-class",
             Self::NoPropertyMatch => "no-property-match",
+            Self::NoStrategy => "no-strategy",
             Self::NoExclusive => "no-exclusive",
             Self::NeverFits => "never-fits",
             Self::PoolEmpty => "pool-empty",
@@ -214,6 +226,7 @@ impl Reason {
             | Self::NoPool
             | Self::NoSizeClass
             | Self::NoPropertyMatch
+            | Self::NoStrategy
             | Self::NoExclusive
             | Self::NeverFits => true,
             Self::Running

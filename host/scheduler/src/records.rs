@@ -14,7 +14,7 @@ use crate::task::{Attempt, Operation, Task, TaskState};
 use crate::time::Time;
 
 /// Version of the records below.
-pub const RECORD_VERSION: u32 = 4;
+pub const RECORD_VERSION: u32 = 5;
 
 /// A task, as it is written down. What the driver keeps for it (the Action, say) goes beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -178,6 +178,12 @@ impl Route {
         self.platform.dedup();
     }
 
+    /// The execution strategy that a worker uses which offers these: the most wanted of them. `None`: it is the worker's own
+    /// affair.
+    pub fn strategy_on(&self, offered: &[Arc<str>]) -> Option<&Arc<str>> {
+        self.strategies.as_ref()?.iter().find(|s| offered.contains(s))
+    }
+
     /// The first value of a property.
     pub fn property(&self, name: &str) -> Option<&Arc<str>> {
         self.platform.iter().find(|p| &*p.name == name).map(|p| &p.value)

@@ -24,7 +24,12 @@ pub(crate) struct KindKey {
     pub(crate) pool: Text,
     /// Exclusive actions may take the host for themselves.
     pub(crate) admits_exclusive: bool,
+    /// Execution strategies that they offer, sorted.
+    pub(crate) strategies: Strategies,
 }
+
+/// Names of execution strategies.
+pub(crate) type Strategies = SmallVec<[Text; 2]>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
@@ -34,9 +39,21 @@ pub(crate) struct Kind {
     pub(crate) hosts: BTreeSet<HostId>,
     /// What such hosts have in all, and how many have as much.
     totals: BTreeMap<Amounts, usize>,
+    /// The same, of those hosts where not all such workers are drained.
+    takers: BTreeMap<Amounts, usize>,
 }
 
 impl Kind {
+    /// So many hosts have such a worker that is not drained.
+    pub(crate) fn takers(&self) -> usize {
+        self.takers.values().sum()
+    }
+
+    /// Some host of these has as much in all, and such a worker that is not drained.
+    pub(crate) fn takes(&self, asked: &Amounts) -> bool {
+        self.takers.keys().any(|totals| fits(asked, totals))
+    }
+
     /// Some host of these has as much in all.
     pub(crate) fn has_in_all(&self, asked: &Amounts) -> bool {
         self.totals.keys().any(|totals| fits(asked, totals))
@@ -53,6 +70,8 @@ pub(crate) struct ShapeKey {
     pub(crate) pool: Text,
     /// Exclusive actions may take the host for themselves.
     pub(crate) admits_exclusive: bool,
+    /// Execution strategies that they offer, sorted.
+    pub(crate) strategies: Strategies,
 }
 
 #[derive(Clone, Debug)]
@@ -79,12 +98,19 @@ impl Index {
             size_class: key.size_class,
             pool: key.pool.clone(),
             admits_exclusive: key.admits_exclusive,
+            strategies: key.strategies.clone(),
         };
         let shape = match self.shape_by_key.get(&shape_key) {
             Some(id) => *id,
             None => self.new_shape(shape_key),
         };
-        let kind = Kind { key: key.clone(), shape, hosts: BTreeSet::new(), totals: BTreeMap::new() };
+        let kind = Kind {
+            key: key.clone(),
+            shape,
+            hosts: BTreeSet::new(),
+            totals: BTreeMap::new(),
+            takers: BTreeMap::new(),
+        };
         let id = self.kinds.insert(kind);
         for atom in &key.atoms {
             self.kinds_with.entry_ref(atom).or_default().insert(id);
@@ -124,8 +150,8 @@ impl Index {
         }
     }
 
-    /// Shapes have come or gone: another size class may be meant now. `true`: it is.
-    fn refresh_size(&mut self, id: ClassId) -> bool {
+    /// Workers have come or gone: others may be meant now. `true`: they are.
+    fn refresh_meant(&mut self, id: ClassId) -> bool {
         self.probe();
         let class = &self.classes[id];
         let (lane, eligible) = (class.lane, self.eligible(&class.key, class.prefix.as_ref()));
@@ -136,26 +162,34 @@ impl Index {
         differs
     }
 
-    /// Hosts of a kind have so much in all now, one more or one less. Returned: classes for which another size class is meant
+    /// Hosts of a kind have so much in all now, one more or one less. Returned: classes for which other workers are meant
     /// since.
     pub(crate) fn count_totals(&mut self, kind: KindId, totals: &Amounts, comes: bool) -> Vec<ClassId> {
         let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
-        let n = kind.totals.entry(totals.clone()).or_default();
-        *n = if comes { *n + 1 } else { *n - 1 };
-        let (is_first, is_last) = (comes && *n == 1, *n == 0);
-        if is_last {
-            kind.totals.remove(totals);
-        }
-        if !is_first && !is_last {
-            return Vec::new();
-        }
-        self.refresh_sizes()
+        let is_news = count(&mut kind.totals, totals, comes);
+        if is_news { self.refresh_relative() } else { Vec::new() }
     }
 
-    /// Returned: classes for which another size class is meant now.
-    pub(crate) fn refresh_sizes(&mut self) -> Vec<ClassId> {
+    /// The same, of hosts where not all workers of that kind are drained.
+    pub(crate) fn count_takers(&mut self, kind: KindId, totals: &Amounts, comes: bool) -> Vec<ClassId> {
+        let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
+        let (is_news, shape) = (count(&mut kind.takers, totals, comes), kind.shape);
+        let shape = &self.shapes[shape].key;
+        if !is_news || shape.strategies.is_empty() {
+            return Vec::new();
+        }
+        let concerned = |id: &ClassId| {
+            let class = &self.classes[*id];
+            class.key.strategies.is_some() && may_serve(shape, &class.key, class.prefix.as_ref())
+        };
+        let concerned: Vec<ClassId> = self.relative.iter().copied().filter(concerned).collect();
+        concerned.into_iter().filter(|class| self.refresh_meant(*class)).collect()
+    }
+
+    /// Returned: classes for which other workers are meant now.
+    pub(crate) fn refresh_relative(&mut self) -> Vec<ClassId> {
         let relative: Vec<ClassId> = self.relative.iter().copied().collect();
-        relative.into_iter().filter(|class| self.refresh_size(*class)).collect()
+        relative.into_iter().filter(|class| self.refresh_meant(*class)).collect()
     }
 
     /// Queued tasks of these classes, in order.
@@ -175,7 +209,7 @@ impl Index {
         atoms
     }
 
-    /// Forgets a kind that has no workers. Returned: classes for which another size class is meant now.
+    /// Forgets a kind that has no workers. Returned: classes for which other workers are meant now.
     pub(crate) fn drop_kind(&mut self, id: KindId) -> Vec<ClassId> {
         let Some(kind) = self.kinds.remove(id) else { return Vec::new() };
         self.kind_by_key.remove(&kind.key);
@@ -190,12 +224,12 @@ impl Index {
         }
         self.refresh_prefixes(&kind.key.atoms);
         for class in &resized {
-            self.refresh_size(*class);
+            self.refresh_meant(*class);
         }
         resized
     }
 
-    /// Returned: classes that nobody serves any more and that want a size relative to what there is.
+    /// Returned: classes that nobody serves any more and for which others may be meant then.
     fn leave_shape(&mut self, kind: KindId, id: ShapeId) -> Vec<ClassId> {
         let shape = &mut self.shapes[id];
         shape.kinds.remove(&kind);
@@ -205,7 +239,7 @@ impl Index {
         let lanes = shape.lanes.clone();
         let left = lanes.iter().map(|lane| &self.lanes[*lane]).filter(|lane| lane.key.eligible.len() == 1);
         let resized = left.flat_map(|lane| &lane.classes);
-        let resized = resized.filter(|c| self.classes[**c].key.size.is_relative()).copied().collect();
+        let resized = resized.filter(|c| self.classes[**c].key.is_relative()).copied().collect();
         for lane in lanes {
             // One that became part of another has gone.
             if let Some(lane_now) = self.lanes.get(lane) {
@@ -244,7 +278,7 @@ impl Index {
             if !may_serve(&key, &class.key, class.prefix.as_ref()) {
                 continue;
             }
-            match class.key.size.is_relative() {
+            match class.key.is_relative() {
                 true => relative.push(*id),
                 false => served.entry(class.lane).or_default().push(*id),
             }
@@ -255,7 +289,7 @@ impl Index {
             self.split_lane(lane, &classes, eligible);
         }
         for class in relative {
-            self.refresh_size(class);
+            self.refresh_meant(class);
         }
         id
     }
@@ -312,7 +346,18 @@ impl Index {
                 shapes.retain(|s| size(s) == meant);
             }
         }
+        if let Some(strategy) = self.meant_strategy(class, &shapes) {
+            shapes.retain(|s| self.shapes[*s].key.strategies.contains(strategy));
+        }
         shapes
+    }
+
+    /// Of the strategies that tasks of a class may be run by, the first that one of these shapes offers.
+    fn meant_strategy<'a>(&self, class: &'a ClassKey, shapes: &Eligible) -> Option<&'a Text> {
+        let wanted = class.strategies.as_ref()?;
+        let asked = &self.demands[class.demand].asked;
+        let of = |shape: &ShapeId| self.shapes[*shape].kinds.iter().map(|k| &self.kinds[*k]);
+        first_offered(wanted, asked, || shapes.iter().flat_map(of))
     }
 
     pub(crate) fn check_shapes(&self) -> Result<(), String> {
@@ -344,15 +389,42 @@ fn with(eligible: &Eligible, shape: ShapeId) -> Eligible {
     all
 }
 
+/// Of the strategies in a list, the first that somebody offers who has as much in all as is asked and takes work; else one
+/// who will take work again; else anybody.
+pub(crate) fn first_offered<'s, 'k, Kinds: Iterator<Item = &'k Kind>>(
+    wanted: &'s [Text],
+    asked: &Amounts,
+    kinds: impl Fn() -> Kinds,
+) -> Option<&'s Text> {
+    let first = |who: fn(&Kind, &Amounts) -> bool| {
+        let offers = |s: &Text| kinds().any(|k| k.key.strategies.contains(s) && who(k, asked));
+        wanted.iter().find(|s| offers(s))
+    };
+    let takes = first(Kind::takes);
+    takes.or_else(|| first(Kind::has_in_all)).or_else(|| first(|_, _| true))
+}
+
+/// One more or one less with so much. `true`: the first of them, or the last.
+fn count(counts: &mut BTreeMap<Amounts, usize>, totals: &Amounts, comes: bool) -> bool {
+    let n = counts.entry(totals.clone()).or_default();
+    *n = if comes { *n + 1 } else { *n - 1 };
+    let (is_first, is_last) = (comes && *n == 1, *n == 0);
+    if is_last {
+        counts.remove(totals);
+    }
+    is_first || is_last
+}
+
 fn matches_exactly(size: SizeClass, class: u32) -> bool {
     !matches!(size, SizeClass::Exactly(n) if n != class)
 }
 
-/// May workers of this shape run tasks of this class, capacity aside? Where the class wants a size that is relative to
-/// what there is, others may come before it.
+/// May workers of this shape run tasks of this class, capacity aside? Where the class means a size or a strategy that is
+/// relative to what there is, others may come before it.
 fn may_serve(shape: &ShapeKey, class: &ClassKey, prefix: Option<&Text>) -> bool {
     matches_exactly(class.size, shape.size_class)
         && (shape.admits_exclusive || class.exclusivity != Exclusivity::Host)
+        && class.strategies.as_ref().is_none_or(|wanted| wanted.iter().any(|s| shape.strategies.contains(s)))
         && class.pool.as_ref().is_none_or(|p| *p == shape.pool)
         && prefix.is_none_or(|p| *p == shape.prefix)
         && is_path_prefix(&shape.prefix, &class.instance)

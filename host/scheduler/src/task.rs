@@ -50,6 +50,8 @@ pub struct Attempt {
     pub cause: Text,
     /// Size class of the worker.
     pub size_class: u32,
+    /// The execution strategy that it was to use, where the route named any.
+    pub strategy: Option<Text>,
     /// When it began.
     pub began: Time,
     /// When it ended.

@@ -171,6 +171,13 @@ impl Scheduler {
         Some((&self.fleet.hosts[worker.host].key, worker.run.as_ref().and_then(|r| r.stage)))
     }
 
+    /// The execution strategy that a running task's worker is to use; `None`: it is the worker's own affair.
+    pub fn strategy_of(&self, id: TaskId) -> Option<&Text> {
+        let task = self.tasks.get(id)?;
+        let TaskState::Running(worker) = task.state else { return None };
+        task.route.strategy_on(self.fleet.workers[worker].spec.strategies())
+    }
+
     /// All workers, in no particular but repeatable order.
     pub fn workers(&self) -> impl Iterator<Item = WorkerView> + '_ {
         self.fleet.workers.values().map(|w| self.worker_view(w))

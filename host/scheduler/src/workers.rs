@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::classes::{Demand, Index};
 use crate::event::{Stage, WorkerSpec};
 use crate::health::Health;
-use crate::ids::{ActionDigest, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
+use crate::ids::{ActionDigest, ClassId, HostId, KindId, Map, PollId, Set, ShapeId, TaskId, Text, WorkerId};
 use crate::metrics::{Census, Slot, WorkerState};
 use crate::placement::Placement;
 use crate::properties::Amounts;
@@ -64,6 +64,10 @@ struct OfKind {
     workers: usize,
     /// Those of them that are drained or paused.
     held: usize,
+    /// Those of them that are drained.
+    drained: usize,
+    /// What the host has in all, where it is counted among those that take tasks of this kind: not all workers are drained.
+    taking: Option<Amounts>,
     /// Those that wait for work and may get some, longest waiting first.
     idle: BTreeSet<(u64, WorkerId)>,
 }
@@ -221,6 +225,23 @@ impl Host {
         self.kinds.keys().copied()
     }
 
+    /// Something has changed about its totals or about which of its workers are drained. Returned: classes for which other
+    /// workers are meant since.
+    fn count_takers(&mut self, index: &mut Index) -> Vec<ClassId> {
+        let mut moved = Vec::new();
+        for (kind, of) in &mut self.kinds {
+            let now = (of.workers > of.drained).then(|| self.totals.clone());
+            if of.taking == now {
+                continue;
+            }
+            // It comes before it goes, so that nothing is moved to and fro.
+            moved.extend(now.iter().flat_map(|totals| index.count_takers(*kind, totals, true)));
+            let before = std::mem::replace(&mut of.taking, now);
+            moved.extend(before.iter().flat_map(|totals| index.count_takers(*kind, totals, false)));
+        }
+        moved
+    }
+
     fn listing(&self, index: &Index, id: HostId, placement: Placement) -> SmallVec<[Listed; 1]> {
         if !self.accepts() {
             return SmallVec::new();
@@ -295,25 +316,36 @@ impl Fleet {
         self.relist(index, host);
     }
 
-    /// Drains or pauses a worker, or lets it go. Its call waits on.
-    pub(crate) fn hold(&mut self, index: &Index, id: WorkerId, drained: bool, paused: bool) {
-        let was_held = self.workers[id].is_held();
+    /// Drains or pauses a worker, or lets it go. Its call waits on. Returned: classes for which other workers are meant since.
+    pub(crate) fn hold(
+        &mut self,
+        index: &mut Index,
+        id: WorkerId,
+        drained: bool,
+        paused: bool,
+    ) -> Vec<ClassId> {
+        let (was_held, was_drained) = (self.workers[id].is_held(), self.workers[id].drained);
         self.alter(id, |worker| (worker.drained, worker.paused) = (drained, paused));
         let worker = &self.workers[id];
-        if was_held == worker.is_held() {
-            return;
-        }
         let place = worker.waiting.map(|(_, since)| (since, id));
-        let host = worker.host;
+        let (host, is_held) = (worker.host, worker.is_held());
         let of = self.hosts[host].kinds.entry(worker.kind).or_default();
-        if was_held {
-            of.held -= 1;
-            of.idle.extend(place);
-        } else {
-            of.held += 1;
-            place.map(|p| of.idle.remove(&p));
+        match (was_held, is_held) {
+            (true, false) => {
+                of.held -= 1;
+                of.idle.extend(place);
+            }
+            (false, true) => {
+                of.held += 1;
+                place.map(|p| of.idle.remove(&p));
+            }
+            (true, true) | (false, false) => {}
         }
-        self.relist(index, host);
+        of.drained = of.drained + usize::from(drained) - usize::from(was_drained);
+        if was_held != is_held {
+            self.relist(index, host);
+        }
+        if drained == was_drained { Vec::new() } else { self.hosts[host].count_takers(index) }
     }
 
     /// Its call waits no longer; returns it.
@@ -433,6 +465,10 @@ impl Fleet {
             if kind.hosts.iter().any(|h| !self.hosts.get(*h).is_some_and(|h| h.kinds.contains_key(&id))) {
                 return Err(format!("a kind knows its hosts wrongly: {kind:?}"));
             }
+            let takes = |h: &HostId| self.hosts[*h].kinds[&id].taking.is_some();
+            if kind.takers() != kind.hosts.iter().filter(|h| takes(h)).count() {
+                return Err(format!("a kind knows wrongly which of its hosts take work: {kind:?}"));
+            }
         }
         Ok(())
     }
@@ -453,9 +489,17 @@ impl Fleet {
         for (kind, of) in &host.kinds {
             let count =
                 |what: fn(&Worker) -> bool| workers().filter(|(_, w)| w.kind == *kind && what(w)).count();
-            let counted =
-                [count(|_| true), count(Worker::is_held), count(|w| w.waiting.is_some() && !w.is_held())];
-            if counted != [of.workers, of.held, of.idle.len()] || of.workers == 0 {
+            let counted = [
+                count(|_| true),
+                count(Worker::is_held),
+                count(|w| w.drained),
+                count(|w| w.waiting.is_some() && !w.is_held()),
+            ];
+            let takes = (counted[0] > counted[2]).then_some(&host.totals);
+            if counted != [of.workers, of.held, of.drained, of.idle.len()]
+                || of.workers == 0
+                || of.taking.as_ref() != takes
+            {
                 return Err(format!("host {} counts its workers wrongly: {host:?}", host.key));
             }
         }

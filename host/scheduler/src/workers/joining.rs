@@ -11,7 +11,7 @@ use crate::event::{HostExclusive, WorkerSpec};
 use crate::ids::{ClassId, HostId, KindId, Set, Text, WorkerId};
 use crate::metrics::WorkerState;
 use crate::properties::Amounts;
-use crate::shapes::KindKey;
+use crate::shapes::{KindKey, Strategies};
 use crate::time::Time;
 use crate::together::Admission;
 
@@ -33,7 +33,7 @@ pub(crate) struct Gone {
     pub(crate) last_of_kind: bool,
     /// Its host no longer serves what it served.
     pub(crate) serves_less: bool,
-    /// With the last of its kind another size class is meant by these.
+    /// Other workers are meant by these without it.
     pub(crate) resized: Vec<ClassId>,
 }
 
@@ -71,7 +71,7 @@ impl Fleet {
         id
     }
 
-    /// A host has one worker more of that kind. Returned: classes for which another size class is meant now.
+    /// A host has one worker more of that kind. Returned: classes for which other workers are meant now.
     fn join_host(&mut self, index: &mut Index, id: HostId, kind: KindId, spec: &WorkerSpec) -> Vec<ClassId> {
         let is_first = index.kinds[kind].hosts.insert(id);
         let host = &mut self.hosts[id];
@@ -86,6 +86,7 @@ impl Fleet {
         let mut resized = if is_first { index.count_totals(kind, &has, true) } else { Vec::new() };
         let others: Vec<KindId> = host.kinds().filter(|k| *k != kind || !is_first).collect();
         resized.extend(recount(index, &others, &had, &has));
+        resized.extend(host.count_takers(index));
         resized
     }
 
@@ -122,8 +123,8 @@ impl Fleet {
         self.census.left(worker.slot, WorkerState::of(&worker));
         self.worker_by_key.remove(&worker.key);
         let totals = self.hosts[worker.host].totals.clone();
-        let held = worker.is_held();
-        let mut gone = self.leave_host(index, worker.host, worker.kind, worker.spec, held, totals);
+        let holds = (worker.is_held(), worker.drained);
+        let mut gone = self.leave_host(index, worker.host, worker.kind, worker.spec, holds, totals);
         self.relist(index, worker.host);
         if gone.last_of_host
             && let Some(host) = self.hosts.remove(worker.host)
@@ -150,14 +151,15 @@ impl Fleet {
         self.census.left(std::mem::replace(&mut worker.slot, slot), state);
         self.census.came(slot, state);
         let old = std::mem::replace(&mut worker.spec, spec.clone());
-        let (host, held) = (worker.host, worker.is_held());
+        let (host, holds) = (worker.host, (worker.is_held(), worker.drained));
         let totals = self.hosts[host].totals.clone();
         // It comes before it goes, so that the host stays, with all that is known of it.
         let resized = self.join_host(index, host, new_kind, spec);
-        if held && let Some(of) = self.hosts[host].kinds.get_mut(&new_kind) {
-            of.held += 1;
+        if let Some(of) = self.hosts[host].kinds.get_mut(&new_kind) {
+            of.held += usize::from(holds.0);
+            of.drained += usize::from(holds.1);
         }
-        let mut gone = self.leave_host(index, host, kind, old, held, totals);
+        let mut gone = self.leave_host(index, host, kind, old, holds, totals);
         gone.resized.extend(resized);
         self.relist(index, host);
         Some(gone)
@@ -170,7 +172,7 @@ impl Fleet {
         id: HostId,
         kind: KindId,
         spec: Arc<WorkerSpec>,
-        held: bool,
+        (held, drained): (bool, bool),
         totals: Amounts,
     ) -> Gone {
         let host = &mut self.hosts[id];
@@ -178,8 +180,11 @@ impl Fleet {
         let had = host.totals.clone();
         decrement(&mut host.advertised, &spec.offered.totals, |n| n);
         host.count_totals();
-        if held && let Some(of) = host.kinds.get_mut(&kind) {
-            of.held -= 1;
+        let mut took = None;
+        if let Some(of) = host.kinds.get_mut(&kind) {
+            of.held -= usize::from(held);
+            of.drained -= usize::from(drained);
+            took = of.taking.clone();
         }
         let last_there = decrement(&mut host.kinds, &kind, |of| &mut of.workers);
         let last_of_host = host.kinds.is_empty();
@@ -188,7 +193,9 @@ impl Fleet {
         let left: Vec<KindId> = host.kinds().collect();
         let mut resized = recount(index, &left, &had, &has);
         let mut last_of_kind = false;
+        resized.extend(host.count_takers(index));
         if last_there {
+            resized.extend(took.into_iter().flat_map(|totals| index.count_takers(kind, &totals, false)));
             resized.extend(index.count_totals(kind, &had, false));
             let hosts = &mut index.kinds[kind].hosts;
             hosts.remove(&id);
@@ -234,7 +241,15 @@ fn kind_key(spec: &WorkerSpec) -> KindKey {
         size_class: spec.size_class,
         pool: spec.pool.clone(),
         admits_exclusive: spec.terms.exclusive != HostExclusive::Never,
+        strategies: sorted(spec.strategies()),
     }
+}
+
+fn sorted(names: &[Text]) -> Strategies {
+    let mut names: Strategies = names.iter().cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Takes one from a count; the last takes the entry with it.

@@ -16,6 +16,7 @@ fn pool(w: &World, name: &str, platform: &[(&str, &str)]) -> DeclaredPool {
         size_class: None,
         asks: w.schema.action(&platform).unwrap(),
         offers: w.schema.worker(&platform).unwrap(),
+        strategies: vec![],
         max_inflight_tasks: 0,
     }
 }
@@ -134,4 +135,15 @@ fn when_its_workers_go_what_waits_is_kept() {
     assert_eq!((w.state(a), w.state(b)), ("on h".to_owned(), "queued".to_owned()));
     w.pass(7200);
     assert_eq!((w.state(a), w.state(b)), ("queued".to_owned(), "queued".to_owned()));
+}
+
+#[test]
+fn a_declared_pool_says_what_its_workers_offer() {
+    let mut w = World::default();
+    let gpu = pool(&w, "gpu", &[("gpu", "a100")]);
+    w.core.declare([DeclaredPool { strategies: vec!["remote".into()], ..gpu }].into());
+    let one = waits(&mut w, &ask("a").with("gpu", "a100").strategies(&["local", "remote"]));
+    assert_eq!(one, "queued");
+    let other = waits(&mut w, &ask("b").with("gpu", "a100").strategies(&["local"]));
+    assert!(other.starts_with("unschedulable"), "{other}");
 }

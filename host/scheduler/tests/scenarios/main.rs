@@ -27,6 +27,7 @@ mod reservations;
 mod run_again;
 mod sharing;
 mod sizes;
+mod strategies;
 #[path = "../support/mod.rs"]
 mod support;
 mod synchronize;

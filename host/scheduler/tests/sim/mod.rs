@@ -60,6 +60,8 @@ pub struct Sim {
     /// Actions are exclusive, belong to groups, and want sizes that are relative to what there is; some are measured, and workers
     /// have terms. Not in all seeds either.
     together: bool,
+    /// Actions name strategies, and workers offer some. Not in all seeds either.
+    strategies: bool,
     /// A host that was a candidate at some time.
     stale: Option<HostId>,
     /// All invariants are looked at after every step. What is looked at changes nothing: a seed plays the same.
@@ -115,6 +117,7 @@ impl Sim {
             faults: true,
             hooks: !matches!(seed % 5, 1 | 2),
             together: matches!(seed % 7, 0 | 3 | 4),
+            strategies: matches!(seed % 11, 0 | 3 | 7 | 8),
             stale: None,
             thorough: true,
             steps: 0,
@@ -271,6 +274,10 @@ impl Sim {
             1 => a.size(1),
             _ => a,
         };
+        if self.strategies && rng.percent(50) {
+            let lists: [&[&str]; 5] = [&["s"], &["s", "t"], &["t", "s"], &["u", "t", "s"], &["u"]];
+            a = a.strategies(rng.pick(&lists).unwrap());
+        }
         if !self.together {
             return a;
         }
@@ -487,6 +494,15 @@ impl Sim {
             3 => w.size(1),
             _ => w,
         };
+        if self.strategies {
+            w = match rng.below(6) {
+                0..2 => w.offers(&["s"]),
+                2 => w.offers(&["t", "s"]),
+                3 => w.offers(&["t"]),
+                4 => w.offers(&["u"]),
+                _ => w,
+            };
+        }
         if !self.together {
             return w;
         }

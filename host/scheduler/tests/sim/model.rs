@@ -477,7 +477,8 @@ impl Model {
         ensure!(is_eligible(&spec, task), "{worker} may not run {:?}", task.route);
         let failed_on = |host: &str| task.attempts.iter().any(|a| a.has_failed() && &*a.host == host);
         let elsewhere = |(w, s): (&Arc<str>, &Arc<WorkerSpec>)| {
-            (!is_relative(task) || s.size_class == spec.size_class)
+            (!is_relative_size(task) || s.size_class == spec.size_class)
+                && same_strategy(s, &spec, task)
                 && is_eligible(s, task)
                 && !failed_on(&s.host)
                 && self.is_there(w, now)
@@ -505,6 +506,7 @@ impl Model {
         if is_new {
             self.tolerates(now, &spec, &exclusivity)?;
             self.is_meant_size(now, &spec, task)?;
+            self.is_meant_strategy(now, &spec, id, task, core)?;
         }
         let demand = demand(core, id, &spec);
         self.held.insert(worker.clone(), Held { digest, demand, exclusivity, over: false });
@@ -569,6 +571,37 @@ impl Model {
         };
         ensure!(meant == Some(&spec.size_class), "{:?} of {sizes:?} is {}", task.route.size, spec.size_class);
         self.count("of a relative size");
+        Ok(())
+    }
+
+    /// Nobody who is there and takes work offers a strategy that is wanted more.
+    fn is_meant_strategy(
+        &mut self,
+        now: Time,
+        spec: &WorkerSpec,
+        id: TaskId,
+        task: &Task,
+        core: &Scheduler,
+    ) -> Checked {
+        let Some(wanted) = &task.route.strategies else { return Ok(()) };
+        let drained = |s: &WorkerSpec| {
+            self.gates.holds.iter().any(|(hold, pattern)| *hold == Hold::Drain && pattern.matches(&s.id))
+        };
+        let there = |s: &&Arc<WorkerSpec>| {
+            (!is_relative_size(task) || s.size_class == spec.size_class)
+                && is_eligible(s, task)
+                && !drained(s)
+        };
+        let workers =
+            || self.specs.iter().filter(|(w, _)| self.is_there(w, now)).map(|(_, s)| s).filter(there);
+        let meant = wanted.iter().find(|w| workers().any(|s| s.strategies().contains(w)));
+        ensure!(
+            meant.is_some() && core.strategy_of(id) == meant,
+            "{wanted:?} by {:?} on {spec:?}, and {meant:?} is offered",
+            core.strategy_of(id)
+        );
+        let what = if meant == wanted.first() { "by the first strategy" } else { "by another strategy" };
+        self.count(what);
         Ok(())
     }
 
@@ -750,6 +783,14 @@ fn paths(core: &Scheduler, id: TaskId) -> Vec<Vec<Arc<str>>> {
 
 /// Which size class it wants depends on who is there.
 fn is_relative(task: &Task) -> bool {
+    is_relative_size(task) || task.route.strategies.is_some()
+}
+
+fn same_strategy(one: &WorkerSpec, other: &WorkerSpec, task: &Task) -> bool {
+    task.route.strategy_on(one.strategies()) == task.route.strategy_on(other.strategies())
+}
+
+fn is_relative_size(task: &Task) -> bool {
     matches!(task.route.size, SizeClass::Smallest | SizeClass::Largest | SizeClass::AtLeast(_))
 }
 
@@ -776,7 +817,9 @@ fn meets(spec: &WorkerSpec, instance: &str, route: &Route) -> bool {
         _ => true,
     };
     let admitted = route.exclusivity != Exclusivity::Host || spec.terms.exclusive != HostExclusive::Never;
-    has_all && named && sized && admitted && route.pool.as_ref().is_none_or(|p| *p == spec.pool)
+    let wanted = route.strategies.as_ref();
+    let offered = wanted.is_none_or(|list| list.iter().any(|s| spec.strategies().contains(s)));
+    has_all && named && sized && admitted && offered && route.pool.as_ref().is_none_or(|p| *p == spec.pool)
 }
 
 fn amount(spec: &WorkerSpec, key: &str) -> Option<u64> {

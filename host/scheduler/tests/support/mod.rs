@@ -106,6 +106,11 @@ impl Ask {
         self.route.exclusivity = Exclusivity::Group { name: name.into(), scope, at_most };
         self
     }
+    /// Strategies that may be used, most wanted first.
+    pub fn strategies(mut self, names: &[&str]) -> Self {
+        self.route.strategies = Some(names.iter().map(|n| (*n).into()).collect());
+        self
+    }
     pub fn measured(mut self, cpu: u64, mem: u64) -> Self {
         self.measured = Some([cpu, mem]);
         self
@@ -174,6 +179,10 @@ impl Worker {
     }
     pub fn admits_below(mut self, actions_in_last_minute: u32) -> Self {
         self.terms.exclusive_below = Some(actions_in_last_minute);
+        self
+    }
+    pub fn offers(mut self, strategies: &[&str]) -> Self {
+        self.terms.strategies = Some(strategies.iter().map(|n| (*n).into()).collect());
         self
     }
     pub fn host(&self) -> &str {
