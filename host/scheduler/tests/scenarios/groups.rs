@@ -112,3 +112,18 @@ fn what_waits_for_a_token_is_in_no_workers_sight() {
     assert!(w.core.probes() - before < 10, "{} look-ups", w.core.probes() - before);
     w.core.check().unwrap();
 }
+
+#[test]
+fn a_token_finds_its_way_to_what_two_builds_want_each_for_itself() {
+    let mut w = World::default();
+    let (one, two) = (worker("h1"), worker("h2"));
+    w.idle(&one);
+    w.idle(&two);
+    w.submit(&licensed("first", Scope::Cluster, 1));
+    let same = |build: &str| licensed("same", Scope::Cluster, 1).invocation(build).unshared();
+    w.submit(&same("a"));
+    w.submit(&same("b"));
+    w.answers();
+    assert_eq!(w.uploading(&one, "first"), "continue");
+    assert_eq!(w.answers(), ["h2: run same"]);
+}
