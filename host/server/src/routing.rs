@@ -218,8 +218,8 @@ impl Router {
         mut decision: v1::RoutingDecision,
     ) -> Result<Routed, Status> {
         let by = |what: String| Status::failed_precondition(format!("{what} (routed by {routed_by})"));
-        if let Some(what) = not_served(&route) {
-            return Err(by(what.to_owned()));
+        if route.strategies.as_ref().is_some_and(Vec::is_empty) {
+            return Err(by(nothing_left(&route)));
         }
         let mut asked = self.schema.action(&route.platform).map_err(|e| by(property_help(&e)))?;
         self.warn_of_unknown(&asked);
@@ -360,10 +360,10 @@ pub fn properties(platform: &Platform) -> Vec<Property> {
     platform.properties.iter().map(|p| Property::new(p.name.as_str(), p.value.as_str())).collect()
 }
 
-/// What this version does not do is refused, not done otherwise in silence.
-fn not_served(route: &Route) -> Option<&'static str> {
-    let asks = route.strategies.is_some();
-    asks.then_some("the route asks for execution strategies, which this version does not offer")
+/// A policy has left no execution strategy, and perhaps said why.
+fn nothing_left(route: &Route) -> String {
+    let notes: String = route.notes.iter().map(|note| format!("; {note}")).collect();
+    format!("no execution strategy is left that may be used: the route's list is empty{notes}")
 }
 
 fn property_help(error: &PropertyError) -> String {
@@ -407,6 +407,7 @@ pub fn message(route: &Route, policy: &PolicyId, generation: u64) -> v1::Routing
         environment: variables(route),
         exclusivity: if is_shared { String::new() } else { route.exclusivity.to_string() },
         size: size(route),
+        strategies: strings(route.strategies.as_deref().unwrap_or_default()),
         generation,
         ..v1::RoutingDecision::default()
     }

@@ -433,6 +433,7 @@ fn pools(config: &Config, schema: &Schema) -> anyhow::Result<Arc<[DeclaredPool]>
             size_class: pool.size_class,
             asks: schema.action(&platform)?,
             offers: schema.worker(&platform)?,
+            strategies: pool.strategies.iter().map(|s| s.as_str().into()).collect(),
             max_inflight_tasks: pool.max_inflight_tasks,
         })
     };
@@ -474,6 +475,7 @@ fn spawn_worker(
         }
     }
     worker.query_timeout = own.query_timeout;
+    worker.strategies = own.strategies.clone();
     tokio::spawn(async move {
         if let Err(error) = pointsman_worker::run(worker, stop).await {
             tracing::error!(%error, "the bundled worker ended; the scheduler goes on without it");

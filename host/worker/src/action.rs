@@ -8,6 +8,8 @@ use crate::{
     outputs::{Collected, Wanted},
     paths::{check_relative, create_dirs},
     place::finish_directories,
+    sandbox::{Sandbox, Walls, wants_network},
+    strategy::{Strategy, strategy},
     usage,
     workdir::BuildDir,
 };
@@ -46,6 +48,10 @@ pub(crate) struct Executor {
     pub(crate) inputs: Inputs,
     pub(crate) instance_name_prefix: String,
     pub(crate) size_class: u32,
+    /// What it offers.
+    pub(crate) strategies: Vec<Strategy>,
+    /// What does `sandboxed`, if that is offered.
+    pub(crate) sandbox: Option<Sandbox>,
 }
 
 /// One action on its way.
@@ -125,6 +131,7 @@ impl Life<'_> {
         let action =
             desired.action.as_ref().ok_or_else(|| Failure::invalid("the scheduler sent no action"))?;
         let timeout = timeout_of(action)?;
+        let strategy = strategy(&desired.auxiliary_metadata, &self.executor.strategies)?;
 
         let _ = self.stage.send(Stage::FetchingInputs);
         self.metadata.input_fetch_start_timestamp = now();
@@ -136,7 +143,8 @@ impl Life<'_> {
         let _ = self.stage.send(Stage::Running);
         let environment =
             environment(command.environment_variables, &desired.auxiliary_metadata, self.executor.size_class);
-        let spec = self.spec(command.arguments, environment, directory.clone(), timeout);
+        let walls = self.walls(strategy, action)?;
+        let spec = self.spec(command.arguments, environment, directory.clone(), timeout, walls);
         let outcome = command::run(spec, self.cancel).await?;
         self.note_run(&outcome);
         if outcome.ended_by == EndedBy::Cancel {
@@ -212,14 +220,27 @@ impl Life<'_> {
         Ok(directory)
     }
 
+    /// What a command that runs by that strategy is in.
+    fn walls(&self, strategy: Strategy, action: &Action) -> Result<Option<Walls>, Failure> {
+        match (strategy, &self.executor.sandbox) {
+            (Strategy::Local, _) => Ok(None),
+            (Strategy::Sandboxed, Some(sandbox)) => {
+                Ok(Some(sandbox.walls(self.dir, wants_network(action.platform.as_ref()))))
+            }
+            (Strategy::Sandboxed, None) => Err(Failure::new(Code::Internal, "this worker has no sandbox")),
+        }
+    }
+
     fn spec(
         &self,
         arguments: Vec<String>,
         environment: Vec<(String, String)>,
         directory: PathBuf,
         timeout: Option<Duration>,
+        walls: Option<Walls>,
     ) -> Spec {
         Spec {
+            walls,
             arguments,
             environment,
             directory,

@@ -1,6 +1,6 @@
 //! Running a command: own process group, the Command's environment and nothing else, output into files,
 //! a time limit that ends the whole group.
-use crate::{error::Failure, sweep};
+use crate::{error::Failure, sandbox::Walls, sweep};
 use nix::{
     sys::{
         signal::{Signal, killpg},
@@ -43,6 +43,8 @@ pub(crate) struct Spec {
     pub(crate) stderr: PathBuf,
     /// `None` is no limit.
     pub(crate) timeout: Option<Duration>,
+    /// What it runs in; `None`: this machine as it is.
+    pub(crate) walls: Option<Walls>,
 }
 
 /// How a command ended.
@@ -65,7 +67,9 @@ pub(crate) enum EndedBy {
 /// the command is reaped, also after time-out and cancellation.
 pub(crate) async fn run(spec: Spec, cancel: &CancellationToken) -> Result<Outcome, Failure> {
     let (timeout, territory) = (spec.timeout, spec.territory.clone());
-    let spawning = tokio::task::spawn_blocking(move || spawn(&spec));
+    let spec = Arc::new(spec);
+    let spawned = Arc::clone(&spec);
+    let spawning = tokio::task::spawn_blocking(move || spawn(&spawned));
     let child = spawning.await.map_err(|e| Failure::join("starting the command", &e))??;
     let (started, started_at) = (Instant::now(), SystemTime::now());
     let group = Group::new(&child);
@@ -95,6 +99,9 @@ pub(crate) async fn run(spec: Spec, cancel: &CancellationToken) -> Result<Outcom
     let used = done
         .map_err(|e| Failure::join("waiting for the command", &e))?
         .map_err(|e| Failure::io("waiting for the command", &e))?;
+    if let (EndedBy::Itself, Some(walls)) = (ended_by, &spec.walls) {
+        walls.check(&spec.stderr)?;
+    }
     Ok(Outcome { used, ended_by, started_at, completed_at: SystemTime::now(), wall: started.elapsed() })
 }
 
@@ -161,9 +168,19 @@ fn spawn(spec: &Spec) -> Result<Child, Failure> {
     let capture =
         |path: &Path| File::create(path).map_err(|e| Failure::io("making a file for the output", &e));
     let (stdout, stderr) = (capture(&spec.stdout)?, capture(&spec.stderr)?);
-    let mut command = Command::new(&program);
+    let mut command = match &spec.walls {
+        None => {
+            let mut command = Command::new(&program);
+            command.arg0(name);
+            command
+        }
+        Some(walls) => {
+            let mut command = walls.command(&spec.directory)?;
+            command.arg(&program);
+            command
+        }
+    };
     command
-        .arg0(name)
         .args(rest)
         .env_clear()
         .envs(spec.environment.iter().map(|(key, value)| (key, value)))

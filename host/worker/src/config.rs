@@ -1,5 +1,5 @@
 //! What a worker needs to know, and what it can tell about its machine.
-use crate::{error::WorkerError, query::PlatformQuery};
+use crate::{error::WorkerError, query::PlatformQuery, strategy::Strategy};
 use pointsman_proto::rev2::{Platform, platform::Property};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tonic::transport::{Endpoint, Uri};
@@ -28,6 +28,9 @@ pub struct WorkerConfig {
     pub query_timeout: Duration,
     /// Size class among workers of the same platform; 0 where none are used.
     pub size_class: u32,
+    /// How actions may be run; the first where an action's route names no strategy. `None`: `local`, and `sandboxed` where
+    /// bubblewrap works.
+    pub strategies: Option<Vec<Strategy>>,
     /// Actions that run at the same time, 1 to [`CONCURRENCY_MAX`]: each is one worker to the scheduler.
     pub concurrency: usize,
     /// Directory of this worker alone, for build directories and the file cache. Created with mode 0700.
@@ -59,6 +62,7 @@ impl WorkerConfig {
             platform_queries: Vec::new(),
             query_timeout: Duration::from_secs(10),
             size_class: 0,
+            strategies: None,
             concurrency: processors(),
             work_dir: work_dir.into(),
             cache_max_bytes: 10 << 30,
@@ -82,6 +86,9 @@ impl WorkerConfig {
         }
         if self.name.is_empty() {
             return setting("name", "empty".into(), "a name for this machine");
+        }
+        if self.strategies.as_ref().is_some_and(Vec::is_empty) {
+            return setting("strategies", "empty".into(), "at least one strategy");
         }
         let prefix = &self.instance_name_prefix;
         if !prefix.is_empty() && prefix.split('/').any(str::is_empty) {

@@ -44,6 +44,15 @@ pub enum WorkerError {
         /// The directory.
         path: PathBuf,
     },
+    /// Actions can't be run in a sandbox here, and the settings say that they are to be.
+    #[error(
+        "the strategy sandboxed can't be offered: {reason}; install bubblewrap and let it make user namespaces, or don't \
+         name sandboxed among the worker's strategies"
+    )]
+    Sandbox {
+        /// What is in the way.
+        reason: String,
+    },
     /// A command that was to tell a platform property did not.
     #[error(transparent)]
     Query(#[from] QueryError),

@@ -2,7 +2,7 @@
 //! them on this machine, and brings inputs and outputs from and to an REv2 content store.
 //!
 //! Main path: [`run`] starts one `session` for each thread; a session asks for work and hands what it gets
-//! to `action`, which goes through `inputs` (`directories`, `cache`, `place`), `command` (`sweep`, `usage`) and
+//! to `action`, which goes through `inputs` (`directories`, `cache`, `place`), `command` (`sandbox`, `sweep`, `usage`) and
 //! `outputs` (`tree`), with `cas` as the only way to the storage.
 //!
 //! What it holds to:
@@ -28,7 +28,9 @@ mod paths;
 mod place;
 mod query;
 mod removal;
+mod sandbox;
 mod session;
+mod strategy;
 mod sweep;
 mod tree;
 mod usage;
@@ -38,6 +40,7 @@ pub use config::{CONCURRENCY_MAX, WorkerConfig, host_platform};
 pub use environment::SIZE_CLASS_VARIABLE;
 pub use error::WorkerError;
 pub use query::{PlatformQuery, QueryError};
+pub use strategy::{STRATEGIES_HEADER, Strategy};
 
 use action::Executor;
 use cache::FileCache;
@@ -45,10 +48,12 @@ use directories::Directories;
 use inputs::Inputs;
 use place::Placer;
 use pointsman_proto::remoteworker::operation_queue_client::OperationQueueClient;
+use sandbox::Sandbox;
 use session::{Identity, Session};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataValue;
 use workdir::WorkDir;
 
 /// Serves the scheduler until `shutdown` is cancelled, and then until running actions have ended and the
@@ -75,12 +80,14 @@ pub async fn run(mut config: WorkerConfig, shutdown: CancellationToken) -> Resul
     let path = config.work_dir.clone();
     let failing = |step, source| WorkerError::WorkDir { step, path: path.clone(), source };
     let (work_dir, cache_max) = (config.work_dir.clone(), config.cache_max_bytes);
+    let wanted = config.strategies.clone();
     let opening = tokio::task::spawn_blocking(move || {
         let work_dir = WorkDir::open(&work_dir)?;
         let files = FileCache::open(work_dir.cache(), cache_max);
-        Ok::<_, WorkerError>((work_dir, files))
+        let (strategies, sandbox) = strategies(wanted, &work_dir)?;
+        Ok::<_, WorkerError>((work_dir, files, strategies, sandbox))
     });
-    let (work_dir, files) = opening.await.map_err(|e| failing("opening", std::io::Error::other(e)))??;
+    let (work_dir, files, strategies, sandbox) = opening.await.map_err(|e| failing("opening", std::io::Error::other(e)))??;
     let files = files.map_err(|e| failing("opening the file cache in", e))?;
     let executor = Arc::new(Executor {
         cas: cas::Cas::new(storage, &config),
@@ -91,11 +98,14 @@ pub async fn run(mut config: WorkerConfig, shutdown: CancellationToken) -> Resul
         },
         instance_name_prefix: config.instance_name_prefix.clone(),
         size_class: config.size_class,
+        strategies: strategies.clone(),
+        sandbox,
     });
     tracing::info!(
         scheduler = config.scheduler,
         name = config.name,
         concurrency = config.concurrency,
+        strategies = strategy::list(&strategies),
         work_dir = %path.display(),
         "worker started"
     );
@@ -105,7 +115,7 @@ pub async fn run(mut config: WorkerConfig, shutdown: CancellationToken) -> Resul
         let session = Session::new(
             client.clone(),
             Arc::clone(&executor),
-            identity(&config, thread),
+            identity(&config, &strategies, thread),
             work_dir.build_dir(thread),
             shutdown.clone(),
         );
@@ -120,7 +130,26 @@ pub async fn run(mut config: WorkerConfig, shutdown: CancellationToken) -> Resul
     Ok(())
 }
 
-fn identity(config: &WorkerConfig, thread: usize) -> Identity {
+/// The strategies that this machine can do, and what does `sandboxed`. Blocks.
+fn strategies(
+    wanted: Option<Vec<Strategy>>,
+    work_dir: &WorkDir,
+) -> Result<(Vec<Strategy>, Option<Sandbox>), WorkerError> {
+    let sandbox = || Sandbox::find(work_dir.path(), &work_dir.build_dir(0));
+    match wanted {
+        Some(wanted) if wanted.contains(&Strategy::Sandboxed) => Ok((wanted, Some(sandbox()?))),
+        Some(wanted) => Ok((wanted, None)),
+        None => Ok(match sandbox() {
+            Ok(sandbox) => (Strategy::ALL.to_vec(), Some(sandbox)),
+            Err(error) => {
+                tracing::info!("{error}");
+                (vec![Strategy::Local], None)
+            }
+        }),
+    }
+}
+
+fn identity(config: &WorkerConfig, strategies: &[Strategy], thread: usize) -> Identity {
     let id = config.worker_id(thread);
     Identity {
         worker_json: serde_json::to_string(&id).unwrap_or_default(),
@@ -128,5 +157,6 @@ fn identity(config: &WorkerConfig, thread: usize) -> Identity {
         instance_name_prefix: config.instance_name_prefix.clone(),
         platform: config.sorted_platform(),
         size_class: config.size_class,
+        strategies: MetadataValue::try_from(strategy::list(strategies)).ok(),
     }
 }

@@ -7,6 +7,7 @@
 use crate::{
     action::{Executor, Stage},
     pace::{IdlePace, Pauses},
+    strategy::STRATEGIES_HEADER,
     workdir::BuildDir,
 };
 use pointsman_proto::{
@@ -25,7 +26,11 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::{Code, Status, transport::Channel};
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
 
 /// How long a scheduler waits for a silent worker before it gives up on its action.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -48,6 +53,8 @@ pub(crate) struct Identity {
     pub(crate) instance_name_prefix: String,
     pub(crate) platform: Platform,
     pub(crate) size_class: u32,
+    /// What it says of its strategies.
+    pub(crate) strategies: Option<MetadataValue<Ascii>>,
 }
 
 /// One thread.
@@ -178,6 +185,10 @@ impl Session {
             size_class: self.identity.size_class,
             prefer_being_idle,
         };
+        let mut request = Request::new(request);
+        if let Some(strategies) = &self.identity.strategies {
+            request.metadata_mut().insert(STRATEGIES_HEADER, strategies.clone());
+        }
         let waits = !prefer_being_idle && !matches!(self.state, State::Executing(_));
         let limit = if waits { WAITING_CALL_MAX } else { BUSY_CALL_MAX };
         let call = tokio::time::timeout(limit, self.client.synchronize(request));

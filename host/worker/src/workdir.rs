@@ -2,7 +2,7 @@
 use crate::{error::Failure, error::WorkerError, removal::remove_tree, sweep};
 use std::{
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -41,6 +41,11 @@ impl WorkDir {
         self.path.join("cache")
     }
 
+    /// All of it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The build directory of a thread. Its name does not depend on the action, and is short: compilers
     /// write it into their output, and socket paths are limited to about a hundred bytes.
     pub(crate) fn build_dir(&self, thread: usize) -> BuildDir {
@@ -73,10 +78,23 @@ impl BuildDir {
         self.path.join("stderr")
     }
 
+    /// What is `/tmp` in a sandbox.
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.path.join("tmp")
+    }
+
+    /// Where a sandbox reports.
+    pub(crate) fn status(&self) -> PathBuf {
+        self.path.join("status")
+    }
+
     /// Makes it, empty. Blocks.
     pub(crate) fn create(&self) -> Result<(), Failure> {
+        let anybodys = fs::Permissions::from_mode(0o1777);
         self.clear()
             .and_then(|()| fs::create_dir_all(self.root()))
+            .and_then(|()| fs::create_dir_all(self.tmp()))
+            .and_then(|()| fs::set_permissions(self.tmp(), anybodys))
             .map_err(|e| Failure::io(format_args!("making the build directory {}", self.path.display()), &e))
     }
 
@@ -89,7 +107,6 @@ impl BuildDir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn one_worker_at_a_time() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use pointsman_worker::{PlatformQuery, WorkerConfig};
+use pointsman_worker::{PlatformQuery, Strategy, WorkerConfig};
 
 use super::Failure;
 use super::pairs::{by_key, parse_pair};
@@ -37,6 +37,10 @@ pub(super) struct WorkerArgs {
     /// repeated. It is run once, without a shell and with an empty environment; the worker ends when it fails.
     #[arg(long, value_name = "KEY=COMMAND", value_parser = parse_query)]
     platform_query: Vec<PlatformQuery>,
+    /// How it may run actions; may be repeated. The first is used where an action's route names no strategy. With
+    /// `sandboxed`, bubblewrap must be installed [default: local, and sandboxed where bubblewrap works].
+    #[arg(long, value_name = "NAME", value_parser = Strategy::parse)]
+    strategy: Vec<Strategy>,
     /// How long each such command may take.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     query_timeout: Duration,
@@ -88,6 +92,7 @@ fn configure(args: WorkerArgs) -> WorkerConfig {
     let queried = |key: &str| args.platform_query.iter().any(|query| query.key() == key);
     config.platform.retain(|(key, _)| !args.only_given_platform && !given.contains_key(key) && !queried(key));
     config.query_timeout = args.query_timeout;
+    config.strategies = (!args.strategy.is_empty()).then_some(args.strategy);
     for (key, values) in given {
         config.platform.extend(values.into_iter().map(|value| (key.clone(), value)));
     }

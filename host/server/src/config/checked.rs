@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pointsman_worker::PlatformQuery;
+use pointsman_worker::{PlatformQuery, Strategy};
 use serde::{Deserialize, Serialize};
 
 pub use super::checked_policy::Policy;
@@ -161,6 +161,9 @@ pub struct Pool {
     pub instance_name_prefix: Option<String>,
     /// `size_class`: only workers of this one are. Default: any are.
     pub size_class: Option<u32>,
+    /// `strategies`: execution strategies that its workers offer, unless they say so themselves, as the bundled worker does.
+    /// Default: none, so that only actions get there that may be run by any.
+    pub strategies: Vec<String>,
     /// `max_inflight_tasks`: actions that each of its hosts runs at once at most, whatever they ask for. Default 0: as
     /// many as it has worker threads.
     pub max_inflight_tasks: u32,
@@ -401,6 +404,9 @@ pub struct BundledWorker {
     pub dir: PathBuf,
     /// `cache_size`: bytes of input files to keep. Default 10 GiB.
     pub cache_size_bytes: u64,
+    /// `strategies`: how it may run actions, `local` or `sandboxed`; the first where an action's route names none. Default:
+    /// `local`, and `sandboxed` where bubblewrap works.
+    pub strategies: Option<Vec<Strategy>>,
     /// `storage_patience`: how long a storage that can't be reached is tried again before an action is given back.
     /// Default 30 s.
     pub storage_patience: Duration,

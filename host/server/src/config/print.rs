@@ -91,6 +91,7 @@ fn pool(pool: &Pool) -> RawPool {
         platform: platform.map(|(k, v)| (k.clone(), RawPlatformValues::listed(v.clone()))).collect(),
         instance_name_prefix: pool.instance_name_prefix.clone(),
         size_class: pool.size_class,
+        strategies: pool.strategies.clone(),
         max_inflight_tasks: Some(pool.max_inflight_tasks),
     }
 }
@@ -157,6 +158,7 @@ fn worker(values: &Values) -> RawWorker {
         enabled: Some(worker.enabled),
         concurrency: Some(worker.concurrency),
         platform: worker.platform.iter().map(|(key, values)| (key.clone(), raw(values))).collect(),
+        strategies: worker.strategies.as_ref().map(|s| s.iter().map(ToString::to_string).collect()),
         query_timeout: Some(RawDuration(worker.query_timeout)),
         dir: Some(worker.dir.clone()),
         cache_size: Some(RawSize(worker.cache_size_bytes)),

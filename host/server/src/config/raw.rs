@@ -100,6 +100,8 @@ pub(super) struct RawPool {
     pub(super) instance_name_prefix: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) size_class: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) strategies: Vec<String>,
     pub(super) max_inflight_tasks: Option<u32>,
 }
 
@@ -172,6 +174,8 @@ pub(super) struct RawWorker {
     /// NativeLink's workers have it under the other name.
     #[serde(alias = "platform_properties")]
     pub(super) platform: BTreeMap<String, RawPlatformValues>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) strategies: Option<Vec<String>>,
     pub(super) query_timeout: Option<RawDuration>,
     pub(super) dir: Option<PathBuf>,
     pub(super) cache_size: Option<RawSize>,

@@ -92,7 +92,10 @@ impl Core {
                     let heartbeat = self.scheduler.heartbeat();
                     let answer = match reply {
                         Reply::Execute(task) => match self.payloads.get(*task) {
-                            Some(payload) => PollAnswer::Execute { payload: payload.clone(), heartbeat },
+                            Some(payload) => {
+                                let strategy = self.scheduler.strategy_of(*task).cloned();
+                                PollAnswer::Execute { payload: payload.clone(), strategy, heartbeat }
+                            }
                             None => PollAnswer::Idle,
                         },
                         Reply::Continue => PollAnswer::Continue { heartbeat },

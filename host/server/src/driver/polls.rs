@@ -24,6 +24,8 @@ pub enum PollAnswer {
     Execute {
         /// What to run.
         payload: Arc<Payload>,
+        /// By which execution strategy, where the route names any.
+        strategy: Option<Arc<str>>,
         /// How soon to report.
         heartbeat: Duration,
     },

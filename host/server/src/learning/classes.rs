@@ -134,6 +134,7 @@ mod tests {
             size_class,
             asks: schema.action(&platform).unwrap(),
             offers: schema.worker(&platform).unwrap(),
+            strategies: Vec::new(),
             max_inflight_tasks: at_once,
         }
     }

@@ -9,6 +9,7 @@ use pointsman_scheduler::properties::{Offered, Schema};
 use pointsman_scheduler::route::Property;
 use tonic::Status;
 
+use super::identity::strategies_of;
 use crate::routing;
 
 /// Asks policies about workers.
@@ -36,9 +37,14 @@ impl Admissions {
         self.policies.has_hook(prefix, Hook::OnWorker).then(|| self.policies.in_force().number())
     }
 
-    /// What a worker is on the terms of the policies of its prefix. `bad` is what is wrong with its properties, should they
-    /// stay as they are.
-    pub(super) fn admit(&self, offered: &Arc<WorkerSpec>, bad: Option<&Status>) -> Admitted {
+    /// What a worker is on the terms of the policies of its prefix. `said` are the execution strategies that it says it can
+    /// do, `bad` is what is wrong with its properties, should they stay as they are.
+    pub(super) fn admit(
+        &self,
+        offered: &Arc<WorkerSpec>,
+        said: Option<&[Arc<str>]>,
+        bad: Option<&Status>,
+    ) -> Admitted {
         let worker = Arc::new(WorkerFacts {
             id: offered.id.clone(),
             instance_name_prefix: offered.instance_name_prefix.clone(),
@@ -65,7 +71,7 @@ impl Admissions {
                 Err(Status::invalid_argument(format!("{bad}{by}")))
             }
             (None, None) => Ok(offered.clone()),
-            (None, Some(by)) => self.on_terms(offered, terms, &by, failures).map(Arc::new),
+            (None, Some(by)) => self.on_terms(offered, said, terms, &by, failures).map(Arc::new),
         };
         Admitted { spec, in_doubt }
     }
@@ -73,6 +79,7 @@ impl Admissions {
     fn on_terms(
         &self,
         offered: &WorkerSpec,
+        said: Option<&[Arc<str>]>,
         terms: pointsman_policy::Terms,
         by: &PolicyId,
         failures: Vec<String>,
@@ -89,6 +96,10 @@ impl Admissions {
             || declared.map_or_else(|| super::identity::DEFAULT_POOL.into(), |pool| pool.name.clone());
         let mut notes = terms.notes;
         notes.extend(failures.into_iter().map(Arc::from));
+        let strategies = match terms.strategies {
+            Some(wanted) => Some(possible(wanted, said, &mut notes)),
+            None => said.map(<[_]>::to_vec).or_else(|| declared.and_then(strategies_of)),
+        };
         Ok(WorkerSpec {
             id: offered.id.clone(),
             host: offered.host.clone(),
@@ -100,7 +111,7 @@ impl Admissions {
             max_inflight_tasks: max_inflight
                 .unwrap_or_else(|| declared.map_or(0, |pool| pool.max_inflight_tasks)),
             terms: Terms {
-                strategies: terms.strategies,
+                strategies,
                 exclusive: terms.exclusive,
                 exclusive_below: terms.exclusive_below,
                 notes,
@@ -120,6 +131,17 @@ impl Admissions {
             ))
         })
     }
+}
+
+/// Of the strategies that a policy wants a worker to offer, those that it says it can do, if it says.
+fn possible(wanted: Vec<Arc<str>>, said: Option<&[Arc<str>]>, notes: &mut Vec<Arc<str>>) -> Vec<Arc<str>> {
+    let Some(said) = said else { return wanted };
+    let (kept, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|strategy| said.contains(strategy));
+    if !others.is_empty() {
+        let text = format!("it can't do {}, only {}", others.join(", "), said.join(", "));
+        notes.push(text.into());
+    }
+    kept
 }
 
 fn refused(rejection: &Rejection, by: Option<&PolicyId>) -> Status {

@@ -49,6 +49,8 @@ struct Known {
     name: Arc<str>,
     /// What it says it is.
     offered: Arc<WorkerSpec>,
+    /// Execution strategies that it says it offers; `None`: it says nothing.
+    said: Option<Vec<Arc<str>>>,
     /// Its properties can't be typed as they are, which a policy may mend.
     bad: Option<Status>,
     /// What policies make of it, if any was asked.
@@ -95,12 +97,14 @@ impl Workers {
     ///
     /// # Errors
     /// It describes itself wrongly. Then it is listed among those that are refused.
-    pub(super) fn who(&self, request: &SynchronizeRequest) -> Result<Who, Status> {
-        let key = key(request);
+    ///
+    /// `strategies` is what it says it can do: names with commas between them. That doesn't make it another either.
+    pub(super) fn who(&self, request: &SynchronizeRequest, strategies: Option<&str>) -> Result<Who, Status> {
+        let key = key(request, strategies);
         let known = self.specs().by_key.get(&key).cloned();
         let known = match known {
             Some(known) => known,
-            None => self.read(key.clone(), request)?,
+            None => self.read(key.clone(), request, strategies)?,
         };
         let Some(generation) = self.admissions.generation(&known.offered.instance_name_prefix) else {
             let spec = known.bad.map_or(Ok(known.offered), Err);
@@ -109,9 +113,9 @@ impl Workers {
         let is_valid = |answer: &Arc<Answer>| {
             answer.generation == generation && answer.again_at.is_none_or(|at| Instant::now() < at)
         };
-        let answer = match known.admitted.filter(is_valid) {
+        let answer = match known.admitted.clone().filter(is_valid) {
             Some(answer) => answer,
-            None => self.ask(key, &known.offered, known.bad.as_ref(), generation),
+            None => self.ask(key, &known, generation),
         };
         Ok(Who { name: known.name, spec: answer.spec.clone() })
     }
@@ -122,7 +126,12 @@ impl Workers {
     }
 
     /// Reads what a worker says that it is.
-    fn read(&self, key: Vec<u8>, request: &SynchronizeRequest) -> Result<Known, Status> {
+    fn read(
+        &self,
+        key: Vec<u8>,
+        request: &SynchronizeRequest,
+        strategies: Option<&str>,
+    ) -> Result<Known, Status> {
         let id = id(request);
         let name = name(request, &id);
         if name.len() > IDENTITY_MAX_BYTES {
@@ -132,11 +141,21 @@ impl Workers {
                 name.len()
             )));
         }
-        let (spec, bad) = self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
+        if key.len() > IDENTITY_MAX_BYTES + name.len() {
+            return Err(Status::invalid_argument("more execution strategies are named than there can be"));
+        }
+        let (mut spec, bad) =
+            self.describe(request, &id).inspect_err(|e| self.refused.note(&id, e.message()))?;
+        let said = strategies.map(|names| {
+            let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+            names.map(Arc::from).collect::<Vec<_>>()
+        });
+        // It knows best what it can do.
+        spec.terms.strategies = said.clone().or(spec.terms.strategies);
         if bad.is_none() {
             self.refused.forget(&id);
         }
-        let known = Known { name: name.into(), offered: Arc::new(spec), bad, admitted: None };
+        let known = Known { name: name.into(), offered: Arc::new(spec), said, bad, admitted: None };
         let mut specs = self.specs();
         specs.bytes += COPIES * key.len();
         if specs.bytes > SPECS_MAX_BYTES {
@@ -147,15 +166,10 @@ impl Workers {
     }
 
     /// Asks the policies about a worker, and keeps their answer until there are others.
-    fn ask(
-        &self,
-        key: Vec<u8>,
-        offered: &Arc<WorkerSpec>,
-        bad: Option<&Status>,
-        generation: u64,
-    ) -> Arc<Answer> {
+    fn ask(&self, key: Vec<u8>, known: &Known, generation: u64) -> Arc<Answer> {
+        let Known { offered, said, bad, .. } = known;
         let id: BTreeMap<&str, &str> = offered.id.iter().map(|(k, v)| (&**k, &**v)).collect();
-        let Admitted { spec, in_doubt } = self.admissions.admit(offered, bad);
+        let Admitted { spec, in_doubt } = self.admissions.admit(offered, said.as_deref(), bad.as_ref());
         let again_at = in_doubt.then(|| Instant::now() + ASK_AGAIN);
         let answer = Arc::new(Answer { spec, generation, again_at });
         if answer.spec.is_ok() {
@@ -219,14 +233,14 @@ impl Workers {
             size_class: request.size_class,
             pool: pool.map_or_else(|| DEFAULT_POOL.into(), |pool| pool.name.clone()),
             max_inflight_tasks: pool.map_or(0, |pool| pool.max_inflight_tasks),
-            terms: Terms::default(),
+            terms: Terms { strategies: pool.and_then(strategies_of), ..Terms::default() },
         };
         Ok((spec, bad))
     }
 }
 
 /// All that makes a worker another one, one text after another with its length before it.
-fn key(request: &SynchronizeRequest) -> Vec<u8> {
+fn key(request: &SynchronizeRequest, strategies: Option<&str>) -> Vec<u8> {
     // The map has no order of its own.
     let mut id: SmallVec<[_; 4]> = request.worker_id.iter().collect();
     id.sort_unstable();
@@ -240,7 +254,15 @@ fn key(request: &SynchronizeRequest) -> Vec<u8> {
     key.extend_from_slice(&request.size_class.to_le_bytes());
     // Where the id ends and the platform begins.
     key.extend_from_slice(&request.worker_id.len().to_le_bytes());
+    if let Some(strategies) = strategies {
+        key.extend_from_slice(strategies.as_bytes());
+    }
     key
+}
+
+/// Execution strategies of a pool's workers that say nothing of it; `None`: the pool doesn't either.
+pub(super) fn strategies_of(pool: &DeclaredPool) -> Option<Vec<Arc<str>>> {
+    (!pool.strategies.is_empty()).then(|| pool.strategies.clone())
 }
 
 fn id(request: &SynchronizeRequest) -> BTreeMap<&str, &str> {

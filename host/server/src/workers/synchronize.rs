@@ -8,12 +8,13 @@ use pointsman_proto::pack;
 use pointsman_proto::remoteworker::operation_queue_server::OperationQueue;
 use pointsman_proto::remoteworker::{DesiredState, SynchronizeRequest, SynchronizeResponse, desired_state};
 use pointsman_proto::rev2::command::EnvironmentVariable;
-use pointsman_proto::v1::ActionEnvironment;
+use pointsman_proto::v1::{ActionEnvironment, ExecutionStrategy};
 use pointsman_scheduler::declared::DeclaredPool;
 use pointsman_scheduler::event::Report;
 use pointsman_storage::Storage;
-use pointsman_worker::SIZE_CLASS_VARIABLE;
+use pointsman_worker::{SIZE_CLASS_VARIABLE, STRATEGIES_HEADER};
 use prost_types::Any;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::identity::{Who, Workers};
@@ -66,11 +67,21 @@ impl OperationQueue for SynchronizeService {
         request: Request<SynchronizeRequest>,
     ) -> Result<Response<SynchronizeResponse>, Status> {
         let inner = &self.inner;
-        let (call, caller) = inner.call(request.into_inner())?;
+        let said = strategies_said(request.metadata())?;
+        let (call, caller) = inner.call(request.into_inner(), said.as_deref())?;
         let call = inner.judge.judge_aside(call).await?;
         inner.results.write(&call).await;
         inner.answer(inner.poll(call).await, &caller).map(Response::new)
     }
+}
+
+/// What the worker says of the execution strategies that it offers; see [`STRATEGIES_HEADER`].
+fn strategies_said(metadata: &MetadataMap) -> Result<Option<String>, Status> {
+    let Some(value) = metadata.get(STRATEGIES_HEADER) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| {
+        Status::invalid_argument(format!("{STRATEGIES_HEADER} is not ASCII: give names with commas between them"))
+    })?;
+    Ok(Some(text.to_owned()))
 }
 
 /// Who calls, as far as the answer depends on it.
@@ -92,8 +103,12 @@ impl Caller {
 impl Inner {
     /// What the core is told, and what the answer depends on. The rest of the request does not outlive this: while
     /// the call waits it would be memory that is cold when it is freed.
-    fn call(&self, request: SynchronizeRequest) -> Result<(WorkerCall, Caller), Status> {
-        let Who { name: worker, spec } = self.workers.who(&request)?;
+    fn call(
+        &self,
+        request: SynchronizeRequest,
+        strategies: Option<&str>,
+    ) -> Result<(WorkerCall, Caller), Status> {
+        let Who { name: worker, spec } = self.workers.who(&request, strategies)?;
         let mut prefer_idle = request.prefer_being_idle;
         let spec = match spec {
             Ok(spec) => spec,
@@ -149,10 +164,13 @@ impl Inner {
         let now = self.driver.clock().now();
         let desired = |state| Some(DesiredState { worker_state: Some(state) });
         Ok(match answer {
-            PollAnswer::Execute { payload, heartbeat } => SynchronizeResponse {
-                next_synchronization_at: Some(timestamp(now + heartbeat)),
-                desired_state: desired(desired_state::WorkerState::Executing(work(&payload, caller))),
-            },
+            PollAnswer::Execute { payload, strategy, heartbeat } => {
+                let work = work(&payload, strategy.as_deref(), caller);
+                SynchronizeResponse {
+                    next_synchronization_at: Some(timestamp(now + heartbeat)),
+                    desired_state: desired(desired_state::WorkerState::Executing(work)),
+                }
+            }
             PollAnswer::Continue { heartbeat } => SynchronizeResponse {
                 next_synchronization_at: Some(timestamp(now + heartbeat)),
                 desired_state: None,
@@ -177,11 +195,12 @@ impl Inner {
 
 /// What a worker is sent. Its fields are those that the protocol promises: digest as the client sent it, an action with
 /// a timeout, the digest function spelled out.
-fn work(payload: &Payload, caller: &Caller) -> desired_state::Executing {
+fn work(payload: &Payload, strategy: Option<&str>, caller: &Caller) -> desired_state::Executing {
     let suffix = payload.instance_name.strip_prefix(&*caller.prefix).unwrap_or(&payload.instance_name);
     let metadata = payload.request_metadata.iter().chain([&payload.shown.decision]).cloned();
-    let auxiliary_metadata =
-        metadata.chain(caller.environment()).chain(payload.environment.clone()).collect();
+    let strategy = strategy.map(|name| pack(&ExecutionStrategy { name: name.to_owned() }));
+    let told = caller.environment().into_iter().chain(payload.environment.clone()).chain(strategy);
+    let auxiliary_metadata = metadata.chain(told).collect();
     let trace =
         payload.trace_context.iter().flat_map(|t| [("traceparent", &t.parent), ("tracestate", &t.state)]);
     let w3c_trace_context =

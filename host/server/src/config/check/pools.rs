@@ -67,7 +67,18 @@ impl Checker {
         if let Some(Err(status)) = raw.instance_name_prefix.as_deref().map(instance_name::validate) {
             self.complain(at.key("instance_name_prefix"), At::Value, status.message());
         }
+        let mut strategies = BTreeSet::new();
+        for (index, strategy) in raw.strategies.iter().enumerate() {
+            let mut at = at.key("strategies");
+            at.0.push(Segment::Index(index));
+            if strategy.is_empty() {
+                self.complain(at, At::Value, "a strategy has no name; give one, or leave the entry out");
+            } else if !strategies.insert(strategy) {
+                self.complain(at, At::Value, format!("the strategy {strategy:?} is there twice"));
+            }
+        }
         Pool {
+            strategies: raw.strategies,
             name,
             platform,
             instance_name_prefix: raw.instance_name_prefix,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pointsman_worker::PlatformQuery;
+use pointsman_worker::{PlatformQuery, Strategy};
 
 use super::super::checked::{BundledWorker, PlatformValues, PropertyType};
 use super::super::error::At;
 use super::super::nearest;
-use super::super::path::KeyPath;
+use super::super::path::{KeyPath, Segment};
 use super::super::raw::{RawPlatformValues, RawWorker};
 use super::{Checker, GIB, SECOND};
 
@@ -29,11 +29,33 @@ impl Checker {
                 u32::try_from(processors).unwrap_or(u32::MAX),
             ),
             platform,
+            strategies: self.strategies(raw.strategies),
             query_timeout: self.timer("worker.query_timeout", raw.query_timeout, 10 * SECOND),
             dir: raw.dir.unwrap_or_else(|| state_dir.join("worker")),
             cache_size_bytes: self.size("worker.cache_size", raw.cache_size, 10 * GIB),
             storage_patience: self.timer("worker.storage_patience", raw.storage_patience, 30 * SECOND),
         }
+    }
+
+    fn strategies(&mut self, raw: Option<Vec<String>>) -> Option<Vec<Strategy>> {
+        let at = KeyPath::of("worker.strategies");
+        let mut strategies = Vec::new();
+        for (index, name) in raw?.iter().enumerate() {
+            let mut at = at.clone();
+            at.0.push(Segment::Index(index));
+            match Strategy::parse(name) {
+                Ok(strategy) if strategies.contains(&strategy) => {
+                    self.complain(at, At::Value, format!("{name:?} is there twice"));
+                }
+                Ok(strategy) => strategies.push(strategy),
+                Err(text) => self.complain(at, At::Value, text),
+            }
+        }
+        if strategies.is_empty() {
+            let text = "names none, so that nothing could be run; give [\"local\"], or leave it out";
+            self.complain(at, At::Value, text);
+        }
+        Some(strategies)
     }
 
     /// What workers offer; `at` says where that is.
