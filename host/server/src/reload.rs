@@ -29,7 +29,13 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 impl Reload {
     /// Reads it again whenever it changes or somebody asks, until `shutdown`. What can't be is logged, and nothing
     /// changes then.
-    pub async fn run(self, config: Config, manager: Arc<Manager>, shutdown: CancellationToken) {
+    pub async fn until(self, shutdown: CancellationToken, config: Config, manager: Arc<Manager>) {
+        let reloading = tokio::spawn(self.run(config, manager, shutdown.clone()));
+        shutdown.cancelled().await;
+        reloading.abort();
+    }
+
+    async fn run(self, config: Config, manager: Arc<Manager>, shutdown: CancellationToken) {
         let changed = Arc::new(Notify::new());
         let _watch = match self.watch(changed.clone()) {
             Ok(watch) => watch,

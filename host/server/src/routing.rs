@@ -255,13 +255,8 @@ impl Router {
 
 /// The action with the platform and the timeout that were decided.
 pub fn routed_action(action: Action, routed: &Routed) -> Action {
-    let properties = routed
-        .route
-        .platform
-        .iter()
-        .map(|p| platform::Property { name: p.name.to_string(), value: p.value.to_string() });
     Action {
-        platform: Some(Platform { properties: properties.collect() }),
+        platform: Some(platform(&routed.route.platform)),
         // Workers are always told one: Buildbarn's refuse an action without.
         timeout: prost_types::Duration::try_from(routed.timeout).ok(),
         // A copy: it would keep the whole buffer that the message came in.
@@ -349,6 +344,12 @@ pub fn properties(platform: &Platform) -> Vec<Property> {
     platform.properties.iter().map(|p| Property::new(p.name.as_str(), p.value.as_str())).collect()
 }
 
+/// The core's properties as a REv2 platform.
+pub fn platform(properties: &[Property]) -> Platform {
+    let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
+    Platform { properties: properties.iter().map(property).collect() }
+}
+
 /// What a client is told whose action a policy rejects.
 pub fn rejected(decision: &Decision) -> Option<Status> {
     let rejection = decision.rejection.as_ref()?;
@@ -402,13 +403,12 @@ fn size(route: &Route) -> String {
 /// What is shown of a route, and of whose decision it is.
 pub fn message(route: &Route, policy: &PolicyId, generation: u64) -> v1::RoutingDecision {
     let strings = |list: &[Arc<str>]| list.iter().map(|s| s.to_string()).collect();
-    let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
     let is_shared = route.exclusivity == Exclusivity::Shared;
     v1::RoutingDecision {
         policy_name: policy.name.to_string(),
         policy_version: policy.version.to_string(),
         policy_digest: policy.digest_hex.to_string(),
-        platform: route.platform.iter().map(property).collect(),
+        platform: platform(&route.platform).properties,
         pool: route.pool.as_deref().unwrap_or_default().to_owned(),
         invocation_keys: strings(&route.invocation_keys),
         priority: route.priority,

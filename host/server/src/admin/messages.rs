@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pointsman_proto::rev2::platform;
 use pointsman_proto::v1;
 use pointsman_proto::v1::explanation::mismatch::Value;
 use pointsman_proto::v1::explanation::{Attempt, Count, Mismatch, Shortage};
 use pointsman_scheduler::event::{HostExclusive, Stage};
 use pointsman_scheduler::explain::{Explanation, Subject};
 use pointsman_scheduler::properties::PropertyType;
-use pointsman_scheduler::route::Property;
 use pointsman_scheduler::views::{Activity, WorkerView};
 
+use crate::routing;
 use crate::workers::refused::Refusal;
 
 /// An explanation, without the name and the decision of its operation.
@@ -82,12 +81,6 @@ fn mismatch(m: &pointsman_scheduler::explain::Mismatch) -> Mismatch {
     }
 }
 
-/// Properties as REv2 has them.
-pub(crate) fn properties(properties: &[Property]) -> Vec<platform::Property> {
-    let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
-    properties.iter().map(property).collect()
-}
-
 /// A number of things; there are not four thousand million of anything here.
 pub(crate) fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
@@ -136,7 +129,7 @@ pub(super) fn worker(view: &WorkerView) -> v1::list_workers_response::Worker {
         id: view.spec.id.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         host: view.spec.host.to_string(),
         instance_name_prefix: view.spec.instance_name_prefix.to_string(),
-        platform: properties(&view.spec.properties),
+        platform: routing::platform(&view.spec.properties).properties,
         size_class: view.spec.size_class,
         pool: view.spec.pool.to_string(),
         state: state.to_owned(),

@@ -22,8 +22,8 @@ use crate::rev2::{instance_name, operations};
 use crate::routing;
 use crate::workers::refused::RefusedWorkers;
 
+pub(crate) use messages::count;
 pub use messages::explanation;
-pub(crate) use messages::{count, properties};
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -188,7 +188,7 @@ impl Admin for AdminService {
                     .collect::<HashMap<_, _>>(),
                 queue: view.pattern.queue().map(|queue| v1::HoldQueue {
                     instance_name_prefix: queue.prefix.to_string(),
-                    platform: messages::properties(&queue.platform),
+                    platform: routing::platform(&queue.platform).properties,
                     size_class: queue.size_class,
                 }),
                 age_ms: messages::ms(view.age),

@@ -1,6 +1,5 @@
 //! The lists, from what the driver copies of the core. They look through much, so they are not for a reactor's thread.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,11 +14,12 @@ use pointsman_scheduler::time::Time;
 use prost_types::Timestamp;
 use tonic::Status;
 
+use super::messages;
 use super::names::{described, invocation, key, key_message, platform_json, platform_message, queue};
 use super::tree::Node;
-use super::{messages, names};
 use crate::admin::count;
 use crate::driver::{Driver, Paths};
+use crate::workers;
 
 /// Entries of one page at most. Buildbarn has no bound; a caller sees by `pagination_info` that there is more.
 const PAGE_MAX: u32 = 10_000;
@@ -77,9 +77,7 @@ pub(super) fn queued_operations(
     driver: &Driver,
     request: proto::ListQueuedOperationsRequest,
 ) -> Result<proto::ListQueuedOperationsResponse, Status> {
-    let (queue, keys) = invocation(request.invocation_name)?;
-    let snapshot = Snapshot::of(driver, &queue)?;
-    snapshot.invocation(&queue, &keys)?;
+    let (snapshot, keys) = Snapshot::of_invocation(driver, request.invocation_name)?;
     let mut waiting = snapshot.waiting_for(&keys);
     waiting.sort_unstable_by_key(|place| place.order());
     let before = match &request.start_after {
@@ -177,11 +175,16 @@ impl Snapshot {
         Node::of_queue(&self.members, &self.waiting, &self.paths)
     }
 
-    /// Nothing if the queue has that invocation.
-    fn invocation(&self, queue: &QueueName, keys: &[String]) -> Result<(), Status> {
-        match self.root().find(keys) {
-            Some(_) => Ok(()),
-            None => Err(no_invocation(queue, keys)),
+    /// That of the queue of an invocation, which has to have something there, and the invocation's keys.
+    fn of_invocation(
+        driver: &Driver,
+        name: Option<proto::InvocationName>,
+    ) -> Result<(Self, Vec<String>), Status> {
+        let (queue, keys) = invocation(name)?;
+        let snapshot = Self::of(driver, &queue)?;
+        match snapshot.root().find(&keys) {
+            Some(_) => Ok((snapshot, keys)),
+            None => Err(no_invocation(&queue, &keys)),
         }
     }
 
@@ -305,32 +308,26 @@ pub(super) fn workers(
             members
         }
         Workers::Executing(name) => {
-            let (queue, keys) = names::invocation(Some(name))?;
-            let snapshot = Snapshot::of(driver, &queue)?;
-            snapshot.invocation(&queue, &keys)?;
+            let (snapshot, keys) = Snapshot::of_invocation(driver, Some(name))?;
             let is_of = |m: &&Member| {
                 m.is_busy && (keys.is_empty() || m.invocations.iter().any(|i| snapshot.is_below(*i, &keys)))
             };
             snapshot.members.iter().filter(is_of).cloned().collect()
         }
         Workers::IdleSynchronizing(name) => {
-            let (queue, keys) = names::invocation(Some(name))?;
-            let snapshot = Snapshot::of(driver, &queue)?;
-            snapshot.invocation(&queue, &keys)?;
+            let (snapshot, keys) = Snapshot::of_invocation(driver, Some(name))?;
             // Workers that do nothing belong to no invocation.
             let is_of = |m: &&Member| m.waits && !m.is_busy && keys.is_empty();
             snapshot.members.iter().filter(is_of).cloned().collect()
         }
     };
-    members.sort_by_cached_key(|member| id_json(member.spec.id.iter().map(|(k, v)| (&**k, &**v))));
+    members.sort_by_cached_key(id_json);
     let after = request
         .start_after
-        .map(|after| id_json(after.worker_id.iter().map(|(k, v)| (k.as_str(), v.as_str()))));
+        .map(|after| workers::id_json(&after.worker_id.iter().map(|(k, v)| (&**k, &**v)).collect()));
     let before = match after {
         None => 0,
-        Some(after) => members.partition_point(|member| {
-            id_json(member.spec.id.iter().map(|(k, v)| (&**k, &**v))).cmp(&after) != Ordering::Greater
-        }),
+        Some(after) => members.partition_point(|member| id_json(member) <= after),
     };
     let page: Vec<&Member> = members.iter().skip(before).take(page_size(request.page_size)).collect();
     let ids: Vec<OperationId> = page.iter().filter_map(|member| member.operation).collect();
@@ -341,9 +338,7 @@ pub(super) fn workers(
     Ok(proto::ListWorkersResponse { workers: workers?, pagination_info: page_info(before, members.len()) })
 }
 
-/// A worker's id as JSON, keys in order.
-fn id_json<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let map: BTreeMap<&str, &str> = entries.collect();
-    // A map of texts always has a JSON form.
-    serde_json::to_string(&map).unwrap_or_default()
+/// As JSON, in the order of which workers are listed.
+fn id_json(member: &Member) -> String {
+    workers::id_json(&member.spec.id.iter().map(|(k, v)| (&**k, &**v)).collect())
 }

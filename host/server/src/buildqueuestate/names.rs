@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pointsman_proto::buildqueuestate::{InvocationName, PlatformQueueName, SizeClassQueueName};
-use pointsman_proto::rev2::{Platform, RequestMetadata};
+use pointsman_proto::rev2::RequestMetadata;
 use pointsman_proto::unpack;
 use pointsman_scheduler::platform_queues::QueueName;
 use pointsman_scheduler::route::Property;
@@ -11,7 +11,6 @@ use prost::Message as _;
 use prost_types::{Any, Value, value::Kind};
 use tonic::Status;
 
-use crate::admin::properties;
 use crate::rev2::instance_name;
 use crate::routing;
 
@@ -98,7 +97,7 @@ pub(super) fn invocation(name: Option<InvocationName>) -> Result<(QueueName, Vec
 pub(super) fn platform_message(queue: &QueueName) -> PlatformQueueName {
     PlatformQueueName {
         instance_name_prefix: queue.prefix.to_string(),
-        platform: Some(Platform { properties: properties(&queue.platform) }),
+        platform: Some(routing::platform(&queue.platform)),
     }
 }
 

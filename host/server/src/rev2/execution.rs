@@ -8,7 +8,7 @@ use pointsman_policy::Runtime;
 use pointsman_proto::longrunning::{Operation, operation};
 use pointsman_proto::rev2::execution_server::Execution;
 use pointsman_proto::rev2::{self, Action, Command, ExecuteRequest, WaitExecutionRequest};
-use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
+use pointsman_proto::rpc;
 use pointsman_proto::{pack, unpack};
 use pointsman_scheduler::ids::ActionDigest;
 use pointsman_storage::{Digest, Storage, StorageError};
@@ -276,13 +276,6 @@ async fn inline(
 
 /// A blob is missing. In the response, the one place where all clients look: they upload it and ask again.
 fn missing(what: &str, digest: &Digest) -> rev2::ExecuteResponse {
-    let details = PreconditionFailure {
-        violations: vec![precondition_failure::Violation {
-            r#type: "MISSING".to_owned(),
-            subject: digest.path(),
-            description: format!("the {what} is not in the storage"),
-        }],
-    };
     let text = format!("the {what} {digest} is not in the storage: upload it and execute again");
-    failed(rpc::Code::FailedPrecondition, text, vec![pack(&details)])
+    failed(rpc::Code::FailedPrecondition, text, vec![status::missing(what, digest)])
 }

@@ -1,7 +1,9 @@
 //! Which gRPC status a failure of the storage or a malformed request gets. The only place that decides it.
 
-use pointsman_proto::{rev2, rpc};
+use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
+use pointsman_proto::{pack, rev2};
 use pointsman_storage::{Digest, DigestError, DigestFunction, StorageError};
+use prost_types::Any;
 use tonic::{Code, Status};
 
 /// The status for a failure of the storage.
@@ -24,6 +26,16 @@ pub fn from_storage(error: &StorageError) -> Status {
         tracing::warn!(%error, %code, "the storage failed a client");
     }
     Status::new(code, error.to_string())
+}
+
+/// The detail of a `FAILED_PRECONDITION` by which clients know which blob to upload (REv2, `Execution.Execute`).
+pub fn missing(what: &str, digest: &Digest) -> Any {
+    let violation = precondition_failure::Violation {
+        r#type: "MISSING".to_owned(),
+        subject: digest.path(),
+        description: format!("the {what} is not in the storage"),
+    };
+    pack(&PreconditionFailure { violations: vec![violation] })
 }
 
 /// The status for a malformed digest.

@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
-use pointsman_proto::rev2::{Action, Platform, platform};
+use pointsman_proto::rev2::{Action, platform};
 use pointsman_scheduler::route::Property;
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 use prost::{DecodeError, Message as _};
+
+use crate::routing;
 
 /// Numbers of the fields that can be edited.
 const TIMEOUT: u32 = 6;
@@ -60,7 +62,7 @@ impl ActionBytes {
     /// # Errors
     /// Never after it could be read.
     pub(super) fn edited(&self, edits: &Edits) -> Result<Bytes, DecodeError> {
-        let platform = (!self.has(&edits.platform)).then(|| to_platform(&edits.platform));
+        let platform = (!self.has(&edits.platform)).then(|| routing::platform(&edits.platform));
         let do_not_cache = edits.do_not_cache && !self.action.do_not_cache;
         let (has_timeout, has_platform) = (edits.timeout.is_some(), platform.is_some());
         let replaced = |field| match field {
@@ -101,14 +103,9 @@ impl ActionBytes {
     }
 }
 
-fn to_platform(properties: &[Property]) -> Platform {
-    let property = |p: &Property| platform::Property { name: p.name.to_string(), value: p.value.to_string() };
-    Platform { properties: properties.iter().map(property).collect() }
-}
-
 #[cfg(test)]
 mod tests {
-    use pointsman_proto::rev2::Digest;
+    use pointsman_proto::rev2::{Digest, Platform};
 
     use super::*;
 
@@ -124,7 +121,7 @@ mod tests {
             input_root_digest: digest("i"),
             timeout: Some(prost_types::Duration { seconds: 5, nanos: 1 }),
             salt: "salt".into(),
-            platform: Some(to_platform(&[Property::new("b", "1")])),
+            platform: Some(routing::platform(&[Property::new("b", "1")])),
             ..Action::default()
         };
         [UNKNOWN, &action.encode_to_vec(), GROUP].concat()
@@ -161,7 +158,7 @@ mod tests {
         let wanted = Action {
             timeout: Some(prost_types::Duration { seconds: 1, nanos: 500_000_000 }),
             do_not_cache: true,
-            platform: Some(to_platform(&edits.platform)),
+            platform: Some(routing::platform(&edits.platform)),
             ..before
         };
         assert_eq!(after, wanted);

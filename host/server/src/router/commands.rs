@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use pointsman_policy::CommandFacts;
-use pointsman_proto::pack;
 use pointsman_proto::rev2::Command;
-use pointsman_proto::rpc::{self, PreconditionFailure, precondition_failure};
+use pointsman_proto::rpc;
 use pointsman_storage::{BoundedCache, Digest, Storage, StorageError};
 use prost::Message as _;
 use tokio::sync::Semaphore;
@@ -49,17 +48,10 @@ impl NoCommand {
     pub(super) fn status(&self, text: String) -> Status {
         match self {
             Self::Missing(digest) => {
-                let details = PreconditionFailure {
-                    violations: vec![precondition_failure::Violation {
-                        r#type: "MISSING".to_owned(),
-                        subject: digest.path(),
-                        description: "the Command is not in the storage".to_owned(),
-                    }],
-                };
                 let status = rpc::Status {
                     code: rpc::Code::FailedPrecondition.into(),
                     message: text.clone(),
-                    details: vec![pack(&details)],
+                    details: vec![status::missing("Command", digest)],
                 };
                 let details = status.encode_to_vec().into();
                 Status::with_details(tonic::Code::FailedPrecondition, text, details)

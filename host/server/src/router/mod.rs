@@ -76,9 +76,7 @@ pub struct RouterServer {
 /// The policies or the port can't be had.
 pub async fn run(config: Config, reload: Reload, shutdown: CancellationToken) -> anyhow::Result<()> {
     let server = RouterServer::start(&config).await?;
-    let reloading = tokio::spawn(reload.run(config, server.manager.clone(), shutdown.clone()));
-    shutdown.cancelled().await;
-    reloading.abort();
+    reload.until(shutdown, config, server.manager.clone()).await;
     server.stop().await;
     Ok(())
 }

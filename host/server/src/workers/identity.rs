@@ -259,7 +259,8 @@ fn name(request: &SynchronizeRequest, id: &BTreeMap<&str, &str>) -> String {
     name
 }
 
-fn json(map: &BTreeMap<&str, &str>) -> String {
+/// A worker's id as JSON, keys in order.
+pub(crate) fn json(map: &BTreeMap<&str, &str>) -> String {
     // A map of strings always has a JSON form.
     serde_json::to_string(map).unwrap_or_default()
 }

@@ -8,3 +8,5 @@ mod results;
 pub mod status_table;
 pub mod synchronize;
 mod too_small;
+
+pub(crate) use identity::json as id_json;
