@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::declared::DeclaredPool;
 use crate::effect::End;
 use crate::fairness::DEPTH_MAX;
-use crate::ids::{Map, TaskId, Text, WorkerId};
+use crate::ids::{ClassId, Map, TaskId, Text, WorkerId};
 use crate::metrics::Histogram;
 use crate::scheduler::Scheduler;
 use crate::task::TaskState;
@@ -327,11 +328,9 @@ impl Scheduler {
                 slot
             }
             TaskState::Running(worker) => {
-                let is_there =
-                    |w: &&crate::workers::Worker| w.run.as_ref().is_some_and(|r| r.task == Some(id));
                 let Some(found) = self.fleet.workers.get(worker) else { return 0 };
                 let slot = found.task_slot;
-                if Some(found).filter(is_there).is_some() {
+                if found.run.as_ref().is_some_and(|run| run.task == Some(id)) {
                     self.count_left_worker(worker, Outcome::of(end));
                 }
                 slot
@@ -350,9 +349,9 @@ impl Scheduler {
     }
 
     /// In which pool tasks of a class are counted while they wait.
-    fn slot_for(&self, class: crate::ids::ClassId) -> PoolSlot {
+    fn slot_for(&self, class: ClassId) -> PoolSlot {
         let class = &self.index.classes[class];
-        let order = |pool: &crate::declared::DeclaredPool| {
+        let order = |pool: &DeclaredPool| {
             let prefix = pool.instance_name_prefix.as_ref().map_or(0, |p| p.len());
             (pool.size_class.unwrap_or(0), std::cmp::Reverse(prefix))
         };
