@@ -130,7 +130,7 @@ impl Scheduler {
         let task = &self.tasks[id];
         let lane = &self.index.lanes[self.index.classes[task.class].lane];
         // Others of the same digest wait: where they can't go, this can't.
-        if !lane.queue.is_first_of_digest(&task.digest, task.key) {
+        if !lane.queue.is_before_its_like(&task.digest, task.key) {
             return None;
         }
         self.open_in(&lane.key, Some(&task.digest))

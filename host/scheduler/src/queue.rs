@@ -137,9 +137,10 @@ impl Queue {
         }
     }
 
-    /// No other task of this digest waits here that could be before it.
-    pub(crate) fn is_first_of_digest(&self, digest: &ActionDigest, key: QueueKey) -> bool {
-        self.in_sight.get(digest).is_none_or(|all| all.iter().all(|(_, first)| *first == key))
+    /// Of the tasks of this digest that wait here, for whichever invocations, none is before it: what none of them can get, the
+    /// others can't.
+    pub(crate) fn is_before_its_like(&self, digest: &ActionDigest, key: QueueKey) -> bool {
+        self.in_sight.get(digest).is_none_or(|all| all.iter().all(|(_, first)| key <= *first))
     }
 
     // === The tree ===

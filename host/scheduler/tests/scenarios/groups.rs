@@ -154,3 +154,18 @@ fn a_token_that_goes_to_the_next_costs_no_look_at_all_who_wait() {
     assert!(w.core.probes() - before < 50, "{} look-ups", w.core.probes() - before);
     w.core.check().unwrap();
 }
+
+#[test]
+fn a_token_finds_its_way_to_what_two_builds_want_each_for_itself() {
+    let mut w = World::default();
+    let (one, two) = (worker("h1"), worker("h2"));
+    w.idle(&one);
+    w.idle(&two);
+    w.submit(&licensed("first", Scope::Cluster, 1));
+    let same = |build: &str| licensed("same", Scope::Cluster, 1).invocation(build).unshared();
+    w.submit(&same("a"));
+    w.submit(&same("b"));
+    w.answers();
+    assert_eq!(w.uploading(&one, "first"), "continue");
+    assert_eq!(w.answers(), ["h2: run same"]);
+}
