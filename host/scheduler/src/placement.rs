@@ -108,7 +108,7 @@ impl Scheduler {
     /// back into the queue in the same step, and go first.
     pub(crate) fn let_choose(&mut self, id: TaskId, out: &mut Output) {
         while self.index.waiting.contains_key(id)
-            && let Some(open) = self.open_for(id)
+            && let Some(open) = self.open_for(id).or_else(|| self.open_to_claimant(id))
         {
             let before = self.index.waiting.len();
             self.offer(open.host, out);
@@ -134,6 +134,14 @@ impl Scheduler {
             return None;
         }
         self.open_in(&lane.key, Some(&task.digest))
+    }
+
+    /// A host other than the one that is kept free for a task: it may run it too, should it have nothing better to do.
+    fn open_to_claimant(&self, id: TaskId) -> Option<Open> {
+        let task = &self.tasks[id];
+        let lane = &self.index.lanes[self.index.classes[task.class].lane].key;
+        let anywhere = task.has_claim.then(|| LaneKey { only: None, ..lane.clone() })?;
+        self.open_in(&anywhere, Some(&task.digest))
     }
 
     /// The same for any task of a lane; without a digest for one that no host runs already.

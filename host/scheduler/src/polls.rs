@@ -262,24 +262,27 @@ impl Scheduler {
         });
         let host = self.fleet.hosts[self.fleet.workers[id].host].key.clone();
         let Some(mut gone) = self.fleet.remove(&mut self.index, id) else { return };
+        // Before anybody chooses: what has its turn then claims a host, and is of another class.
+        let resized = self.index.waiting_of(&gone.resized);
         if gone.last_of_host {
             self.timers.disarm(Subject::Host(gone.host), &mut gone.armed);
         } else {
             self.offer(gone.host, out);
         }
-        self.host_has_less(&host, &gone, out);
+        self.host_has_less(&host, &gone, &resized, out);
         if let Some(task) = again {
             self.place(task, out);
         }
     }
 
-    /// A host has a worker less of that kind: what could have gone there may go elsewhere.
-    fn host_has_less(&mut self, host: &Text, gone: &Gone, out: &mut Output) {
+    /// A host has a worker less of that kind: what could have gone there may go elsewhere, and for what is `resized` other workers
+    /// are meant.
+    fn host_has_less(&mut self, host: &Text, gone: &Gone, resized: &[TaskId], out: &mut Output) {
         if gone.last_of_kind {
             self.place_what_may_go_elsewhere(&gone.spec.offered.atoms, out);
         }
-        for task in self.index.waiting_of(&gone.resized) {
-            self.let_choose(task, out);
+        for task in resized {
+            self.let_choose(*task, out);
         }
         if gone.serves_less && !self.has_many_hosts(gone.kind, &gone.totals) {
             self.offer_what_was_avoided(out);
@@ -306,6 +309,7 @@ impl Scheduler {
             self.hold_matching(&[id], out, |scheduler, id| scheduler.hold_worker(id));
         }
         // Its host's workers are offered what is new with what the call brings.
-        self.host_has_less(&host, &gone, out);
+        let resized = self.index.waiting_of(&gone.resized);
+        self.host_has_less(&host, &gone, &resized, out);
     }
 }

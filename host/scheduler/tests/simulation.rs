@@ -80,6 +80,13 @@ fn what_had_a_host_kept_as_a_last_resort_comes_after_those_who_chose() {
     play(1_000_613, 8_281);
 }
 
+/// The last worker of the largest size is lost. In the same step a task of that size has its turn and a host is kept free for it,
+/// while another, of the size that is meant now, waits with room for it.
+#[test]
+fn what_has_its_turn_as_its_size_goes_runs_where_there_is_room() {
+    play(1_000_671, 3_800);
+}
+
 #[test]
 fn nothing_is_lost_when_operators_end_tasks_and_workers() {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
